@@ -1,0 +1,58 @@
+#pragma once
+// Files and folders. Writes are atomic (temporary name in the same folder, fsync, rename): a full disk or a kill
+// leaves either the old file or the new one, never half of it.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace stitch {
+
+namespace fs = std::filesystem;
+
+Result<std::string> read_file(const fs::path& file);                  // whole file; message names the file and the reason
+Status write_file(const fs::path& file, std::string_view bytes);      // atomic; creates missing parent folders
+Status append_line(const fs::path& file, std::string_view line);      // one write(2) with O_APPEND, adds '\n'
+Status make_folder(const fs::path& folder);                           // with parents
+Status copy_tree(const fs::path& from, const fs::path& to);
+void remove_tree(const fs::path& folder) noexcept;
+
+// A private (0700) temporary folder under $TMPDIR, removed on destruction.
+class TempFolder {
+ public:
+  static Result<TempFolder> create(std::string_view prefix);
+  TempFolder(TempFolder&&) noexcept;
+  TempFolder& operator=(TempFolder&&) noexcept;
+  ~TempFolder();
+  const fs::path& path() const { return path_; }
+  void keep() { path_.clear(); }  // leave the folder on disk
+
+ private:
+  explicit TempFolder(fs::path p) : path_(std::move(p)) {}
+  fs::path path_;
+};
+
+// Exclusive advisory lock on a file (flock), held until destruction, released by the kernel on death.
+class FileLock {
+ public:
+  static Result<FileLock> acquire(const fs::path& file);             // waits
+  static Result<FileLock> try_acquire(const fs::path& file);         // environment error if held elsewhere
+  FileLock(FileLock&&) noexcept;
+  FileLock& operator=(FileLock&&) noexcept;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+// Where this program keeps things outside the project: $STITCHCUDA_HOME, else $XDG_DATA_HOME/stitchcuda, else
+// ~/.local/share/stitchcuda. Holds the Python environment (venv/) and the build cache (cache/).
+fs::path data_home();
+// The checkout (or installed tree) that holds include/, kernels/, python/, prompts/: $STITCHCUDA_ROOT if set, else
+// found upwards from the running executable, else the source folder the binary was built from.
+fs::path source_root();
+
+}  // namespace stitch
