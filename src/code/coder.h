@@ -1,0 +1,49 @@
+#pragma once
+// The Coder turns a plan into sources: kernels.cu (all kernels, readable), program.cpp (candidate ABI, memory plan,
+// host orchestration) and model_new.py (drop-in PyTorch module).
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/bundle.h"
+#include "plan/plan.h"
+
+namespace stitch::code {
+
+// Code of one task: device and host parts. `launcher` is the body of a function
+//   static void NAME_launch(const StitchTensors& t, cudaStream_t stream)
+// in program terms; kernels go to kernels.cu. Made by a skill (built-in), an LLM or a person.
+struct TaskSource {
+  std::string task;       // Task::id
+  std::string skill;      // which skill wrote it, "llm", "mailbox"
+  std::string kernels;    // CUDA C++ device code and its launcher
+  bool uses_cublaslt = false, uses_cudnn = false;
+  size_t scratch_bytes = 0;  // extra workspace of this task
+};
+
+struct SourceFile {
+  std::string name;       // relative to the output folder
+  std::string text;
+};
+
+struct Sources {
+  std::vector<TaskSource> tasks;
+  std::vector<SourceFile> files;          // kernels.cu, program.cpp, headers they include (under include/)
+  std::vector<std::string> link_libs;     // "cublasLt", "cudnn" ... for the cuda target
+  size_t workspace_bytes = 0;
+};
+
+struct CoderOptions {
+  hw::PrecisionClass precision = hw::PrecisionClass::default_flags;
+  std::string arch = "sm_90";
+};
+
+// The built-in Coder: a skill per task kind; a node no skill takes goes to the generic generator, so that every valid
+// plan becomes a running program. Deterministic: same plan, same bytes.
+Result<Sources> code_builtin(const ir::Graph&, const plan::Plan&, const CoderOptions&);
+
+// model_new.py for a program folder. `reference_source` is the text of the user's model file ("" when there is none).
+Result<std::string> write_model_new(const ir::Bundle&, const std::string& reference_source);
+
+}  // namespace stitch::code
