@@ -1,6 +1,7 @@
 #pragma once
 // A skill writes the code of one task. The registry (skills.cpp) lists skills in order of preference; the first that
-// takes a task writes it. The generic generator is last and takes everything.
+// takes a task writes it. The generic generator is last and takes everything: for a task of several nodes that no other
+// skill takes it emits one kernel per node in order, intermediates in scratch, so every plan that passes plan::check runs.
 //
 // Contract of the code of a task named t03_add_layer_norm, in kernels.cu, namespace stitch_program:
 //
