@@ -1,0 +1,231 @@
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json_full.h"
+#include "plan/fusion.h"
+#include "plan/prepare.h"
+
+namespace stitch::plan {
+namespace {
+
+ir::Graph parsed(const char* text) {
+  auto g = ir::parse(text);
+  EXPECT_TRUE(g) << (g ? "" : g.error().message);
+  EXPECT_TRUE(ir::validate(*g)) << ir::validate(*g).error().message;
+  return *g;
+}
+
+Plan planned(const ir::Graph& g) {
+  auto plan = plan_builtin(g, "test", {*hw::find_device("h200")});
+  EXPECT_TRUE(plan) << (plan ? "" : plan.error().message);
+  return *plan;
+}
+
+std::vector<TaskKind> kinds(const Plan& p) {
+  std::vector<TaskKind> out;
+  for (const Task& t : p.tasks) out.push_back(t.kind);
+  return out;
+}
+
+constexpr const char* kBlock = R"(
+%0: f32[2,64,128] = input() {name="x"}
+%1: f32[128] = weight() {name="ln.weight"}
+%2: f32[128] = weight() {name="ln.bias"}
+%3: f32[512,128] = weight() {name="up.weight"}
+%4: f32[512] = weight() {name="up.bias"}
+%5: f32[128,512] = weight() {name="down.weight"}
+%6: f32[128] = weight() {name="down.bias"}
+%7: f32[2,64,128] = layer_norm(%0, %1, %2, normalized_shape=[128])
+%8: f32[2,64,512] = linear(%7, %3, %4)
+%9: f32[2,64,512] = gelu(%8)
+%10: f32[2,64,128] = linear(%9, %5, %6)
+%11: f32[2,64,128] = add(%0, %10)
+return %11 {name="output0"}
+)";
+
+TEST(Plan, MlpBlockIsThreeTasks) {
+  const ir::Graph g = parsed(kBlock);
+  const Plan p = planned(g);
+  EXPECT_EQ(kinds(p), (std::vector{TaskKind::row, TaskKind::gemm, TaskKind::gemm}));
+  EXPECT_EQ(p.tasks[1].nodes, (std::vector<int32_t>{8, 9}));
+  EXPECT_EQ(p.tasks[1].name, "t01_linear_gelu");
+  EXPECT_EQ(p.tasks[2].inputs.size(), 4u);
+  EXPECT_GT(p.floor_us, 0);
+}
+
+TEST(Plan, PointwiseChainIsOneTask) {
+  const Plan p = planned(parsed(R"(
+%0: f32[8,16] = input() {name="x"}
+%1: f32[16] = input() {name="y"}
+%2: f32[8,16] = mul(%0, %1)
+%3: f32[8,16] = tanh(%2)
+%4: f32[16,8] = permute(%3, dims=[1,0])
+return %4 {name="output0"}
+)"));
+  EXPECT_EQ(kinds(p), std::vector{TaskKind::pointwise});
+}
+
+TEST(Plan, ResidualSharedByNormAndLaterAddIsWrittenByTheNormKernel) {
+  const Plan p = planned(parsed(R"(
+%0: f32[4,32] = input() {name="x"}
+%1: f32[4,32] = input() {name="y"}
+%2: f32[32,32] = weight() {name="w"}
+%3: f32[4,32] = add(%0, %1)
+%4: f32[4,32] = layer_norm(%3, normalized_shape=[32])
+%5: f32[4,32] = linear(%4, %2)
+%6: f32[4,32] = add(%3, %5)
+return %6 {name="output0"}
+)"));
+  ASSERT_EQ(kinds(p), (std::vector{TaskKind::row, TaskKind::gemm}));
+  EXPECT_EQ(p.tasks[0].nodes, (std::vector<int32_t>{3, 4}));
+  EXPECT_EQ(p.tasks[0].outputs.size(), 2u);
+}
+
+TEST(Plan, AValueNeededBeforeItsConsumerGroupStaysApart) {
+  // %2 feeds the product whose result joins %2 again: fusing %2 with the last add would be a cycle.
+  const Plan p = planned(parsed(R"(
+%0: f32[32,32] = input() {name="x"}
+%1: f32[32,32] = weight() {name="w"}
+%2: f32[32,32] = exp(%0)
+%3: f32[32,32] = linear(%2, %1)
+%4: f32[32,32] = mul(%3, %2)
+%5: f32[32,32] = softmax(%4, dim=1)
+return %5 {name="output0"}
+)"));
+  ASSERT_EQ(p.tasks.size(), 3u);
+  EXPECT_EQ(p.tasks[0].nodes, std::vector<int32_t>{2});
+  EXPECT_EQ(p.tasks[2].nodes, (std::vector<int32_t>{4, 5}));
+}
+
+TEST(Plan, SoftmaxOverAMiddleDimIsNotARow) {
+  const Plan p = planned(parsed(R"(
+%0: f32[4,8,16] = input() {name="x"}
+%1: f32[4,8,16] = softmax(%0, dim=1)
+return %1 {name="output0"}
+)"));
+  EXPECT_EQ(kinds(p), std::vector{TaskKind::generic});
+}
+
+TEST(Plan, ViewAloneIsAnAlias) {
+  const Plan p = planned(parsed(R"(
+%0: f32[4,8] = input() {name="x"}
+%1: f32[8,4] = weight() {name="w"}
+%2: f32[4,4] = matmul(%0, %1)
+%3: f32[16] = view(%2, size=[16])
+return %3 {name="output0"}
+)"));
+  EXPECT_EQ(kinds(p), (std::vector{TaskKind::gemm, TaskKind::alias}));
+}
+
+TEST(Plan, JsonRoundTripsAndIsCheckedAgainstTheSchema) {
+  const ir::Graph g = parsed(kBlock);
+  const Plan p = planned(g);
+  Json j = to_json(g, p);
+  const auto back = from_json(g, j);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(to_json(g, *back), j);
+
+  Json wrong = j;
+  wrong["tasks"][0]["kind"] = "magic";
+  EXPECT_FALSE(from_json(g, wrong));
+  wrong = j;
+  wrong["tasks"].erase(0);
+  const auto missing = from_json(g, wrong);
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("is in no task"), std::string::npos) << missing.error().message;
+}
+
+struct Breach {
+  const char* what;
+  void (*spoil)(Plan&);
+  const char* message;
+};
+
+TEST(Plan, EveryRuleOfTheCheckHasItsSentence) {
+  const ir::Graph g = parsed(kBlock);
+  const Breach breaches[] = {
+      {"node twice", [](Plan& p) { p.tasks[1].nodes = {7, 8, 9}; }, "exactly one"},
+      {"node missing", [](Plan& p) { p.tasks[1].nodes = {8}; }, "in no task"},
+      {"leaf", [](Plan& p) { p.tasks[0].nodes = {0, 7}; }, "nobody's work"},
+      {"out of range", [](Plan& p) { p.tasks[0].nodes = {700}; }, "has only"},
+      {"order", [](Plan& p) { std::swap(p.tasks[0], p.tasks[1]); }, "reorder"},
+      {"name", [](Plan& p) { p.tasks[0].name = "1; rm -rf"; }, "C identifier"},
+      {"same name", [](Plan& p) { p.tasks[0].name = p.tasks[1].name; }, "Two tasks have the name"},
+      {"same id", [](Plan& p) { p.tasks[0].id = p.tasks[1].id; }, "Two tasks have the id"},
+      {"kind", [](Plan& p) { p.tasks[0].kind = TaskKind::gemm; }, "does not fit"},
+      {"inputs", [](Plan& p) { p.tasks[1].inputs.pop_back(); }, "derived"},
+      {"empty", [](Plan& p) { p.tasks.push_back({"t9", "t9"}); }, "covers no node"},
+  };
+  for (const Breach& b : breaches) {
+    Plan p = planned(g);
+    b.spoil(p);
+    const Status s = check(g, p);
+    ASSERT_FALSE(s) << b.what;
+    EXPECT_NE(s.error().message.find(b.message), std::string::npos) << b.what << ": " << s.error().message;
+  }
+}
+
+TEST(Prepare, EvalBatchNormBecomesPointwiseAndFusesIntoTheConvolution) {
+  const ir::Graph g = parsed(R"(
+%0: f32[2,3,8,8] = input() {name="x"}
+%1: f32[4,3,3,3] = weight() {name="conv.weight"}
+%2: f32[4] = weight() {name="bn.weight"}
+%3: f32[4] = weight() {name="bn.bias"}
+%4: f32[4] = weight() {name="bn.running_mean"}
+%5: f32[4] = weight() {name="bn.running_var"}
+%6: f32[2,4,8,8] = convolution(%0, %1, stride=[1,1], padding=[1,1], dilation=[1,1], output_padding=[0,0])
+%7: f32[2,4,8,8] = batch_norm(%6, %2, %3, %4, %5, training=false)
+%8: f32[2,4,8,8] = relu(%7)
+return %8 {name="output0"}
+)");
+  const auto prepared = prepare(g);
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  const Plan p = planned(*prepared);
+  EXPECT_EQ(kinds(p), std::vector{TaskKind::convolution});
+}
+
+TEST(Prepare, EinsumBecomesAProduct) {
+  const auto prepared = prepare(parsed(R"(
+%0: f32[2,3,4,5] = input() {name="x"}
+%1: f32[5,6] = input() {name="y"}
+%2: f32[2,6,3,4] = einsum([%0, %1], equation="bijl,lk->bkij")
+return %2 {name="output0"}
+)"));
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  for (const ir::Node& n : prepared->nodes) EXPECT_NE(n.op_name(), "einsum");
+}
+
+TEST(Prepare, CommonSubexpressionsMergeAndDeadNodesGo) {
+  const auto prepared = prepare(parsed(R"(
+%0: f32[4] = input() {name="x"}
+%1: f32[4] = exp(%0)
+%2: f32[4] = exp(%0)
+%3: f32[4] = log(%0)
+%4: f32[4] = add(%1, %2)
+return %4 {name="output0"}
+)"));
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  EXPECT_EQ(prepared->nodes.size(), 3u);
+}
+
+TEST(Prepare, SharedConstantsAreCopiedPerConsumer) {
+  const auto prepared = prepare(parsed(R"(
+%0: f32[4,4] = input() {name="x"}
+%1: f32[4,4] = weight() {name="w"}
+%2: f32[4,4] = full(size=[4,4], value=2.0)
+%3: f32[4,4] = mul(%0, %2)
+%4: f32[4,4] = matmul(%3, %1)
+%5: f32[4,4] = mul(%4, %2)
+%6: f32[4,4] = matmul(%5, %1)
+return %6 {name="output0"}
+)"));
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  for (const Task& t : planned(*prepared).tasks) EXPECT_NE(t.name.find("t"), std::string::npos);
+  int fills = 0;
+  for (const ir::Node& n : prepared->nodes) fills += n.op_name() == "full";
+  EXPECT_EQ(fills, 2);
+}
+
+}  // namespace
+}  // namespace stitch::plan
