@@ -1,0 +1,26 @@
+# The two commands of README: `make run` (the main job) and `make test` (all tests). Both set up what is missing first.
+BUILD ?= build
+JOBS  ?= $(shell nproc)
+
+.PHONY: all run test setup build clean bench
+
+all: build
+
+setup:            ## install missing packages (apt, pip); does nothing when all is there
+	@scripts/setup.sh
+
+build: setup      ## configure and compile build/stitchcuda
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@cmake --build $(BUILD) -j $(JOBS)
+
+run: build        ## capture, plan, code, build and verify the example
+	@$(BUILD)/stitchcuda run examples/mini_gpt_block.py --out out/mini_gpt_block
+
+test: build       ## C++ tests (ctest), then Python tests (pytest)
+	@scripts/test.sh $(BUILD)
+
+bench:            ## the figures of docs/figures.md
+	@bench/all.sh
+
+clean:
+	rm -rf $(BUILD) $(BUILD).log out
