@@ -1,0 +1,195 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace stitch {
+namespace {
+
+// One sentence for a failed system call on a file; the common cases say what to do.
+tl::unexpected<Error> file_error(const char* what, const fs::path& file, int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return fail(ErrorKind::environment, "The disk holding {} is full; free some space and run again.", file.string());
+    case EFBIG:
+      return fail(ErrorKind::environment, "{} cannot be written: a file size limit was reached; raise it (ulimit -f) and run again.", file.string());
+    case ENOENT: return fail(ErrorKind::bad_input, "{} does not exist; check the path.", file.string());
+    case EACCES:
+    case EROFS: return fail(ErrorKind::environment, "Cannot {} {}: no permission.", what, file.string());
+    case EISDIR: return fail(ErrorKind::bad_input, "{} is a folder, but a file is needed.", file.string());
+    case ENOTDIR: return fail(ErrorKind::bad_input, "Cannot {} {}: a part of the path is a file, not a folder.", what, file.string());
+    default: return fail(ErrorKind::environment, "Cannot {} {}: {}.", what, file.string(), std::strerror(error));
+  }
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int close() { return ::close(std::exchange(fd_, -1)); }
+
+ private:
+  int fd_;
+};
+
+// 0 or errno.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const fs::path& file) {
+  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return file_error("read", file, errno);
+  struct stat s {};
+  if (::fstat(fd.get(), &s) != 0) return file_error("read", file, errno);
+  if (S_ISDIR(s.st_mode)) return file_error("read", file, EISDIR);
+  std::string text;
+  text.reserve(static_cast<size_t>(s.st_size));
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error("read", file, errno);
+    if (n == 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+Status write_file(const fs::path& file, std::string_view bytes) {
+  static std::atomic<unsigned> counter{0};
+  if (file.has_parent_path()) STITCH_CHECK_OK(make_folder(file.parent_path()));
+  const fs::path temporary = file.parent_path() / fmt::format(".{}.{}.{}.tmp", file.filename().string(), ::getpid(), counter++);
+  Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return file_error("write", file, errno);
+  int error = write_all(fd.get(), bytes);
+  if (error == 0 && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != EROFS) error = errno;
+  if (fd.close() != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return file_error("write", file, error);
+  }
+  return {};
+}
+
+Status append_line(const fs::path& file, std::string_view line) {
+  const Descriptor fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return file_error("write", file, errno);
+  std::string text(line);
+  text += '\n';
+  if (const int error = write_all(fd.get(), text)) return file_error("write", file, error);
+  return {};
+}
+
+Status make_folder(const fs::path& folder) {
+  if (folder.empty()) return {};
+  std::error_code ec;
+  fs::create_directories(folder, ec);
+  if (ec && !fs::is_directory(folder)) return file_error("create folder", folder, ec.value());
+  if (!fs::is_directory(folder)) return file_error("create folder", folder, ENOTDIR);
+  return {};
+}
+
+Status copy_tree(const fs::path& from, const fs::path& to) {
+  std::error_code ec;
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, ec);
+  if (ec) return file_error("copy", from, ec.value());
+  return {};
+}
+
+void remove_tree(const fs::path& folder) noexcept {
+  std::error_code ec;
+  fs::remove_all(folder, ec);
+}
+
+Result<TempFolder> TempFolder::create(std::string_view prefix) {
+  const char* base = std::getenv("TMPDIR");
+  std::string pattern = (fs::path(base && *base ? base : "/tmp") / fmt::format("stitchcuda-{}-XXXXXX", prefix)).string();
+  if (!::mkdtemp(pattern.data())) return file_error("create a temporary folder at", pattern, errno);
+  return TempFolder(pattern);
+}
+TempFolder::TempFolder(TempFolder&& o) noexcept : path_(std::exchange(o.path_, {})) {}
+TempFolder& TempFolder::operator=(TempFolder&& o) noexcept {
+  std::swap(path_, o.path_);
+  return *this;
+}
+TempFolder::~TempFolder() { if (!path_.empty()) remove_tree(path_); }
+
+namespace {
+Result<int> lock(const fs::path& file, int flags) {
+  if (file.has_parent_path()) STITCH_CHECK_OK(make_folder(file.parent_path()));
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return file_error("lock", file, errno);
+  while (::flock(fd, flags) != 0) {
+    if (errno == EINTR) continue;
+    const int error = errno;
+    ::close(fd);
+    if (error == EWOULDBLOCK)
+      return fail(ErrorKind::environment, "{} is in use by another process; wait for it to finish.", file.string());
+    return file_error("lock", file, error);
+  }
+  return fd;
+}
+}  // namespace
+
+Result<FileLock> FileLock::acquire(const fs::path& file) {
+  STITCH_TRY(const int fd, lock(file, LOCK_EX));
+  return FileLock(fd);
+}
+Result<FileLock> FileLock::try_acquire(const fs::path& file) {
+  STITCH_TRY(const int fd, lock(file, LOCK_EX | LOCK_NB));
+  return FileLock(fd);
+}
+FileLock::FileLock(FileLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+FileLock& FileLock::operator=(FileLock&& o) noexcept {
+  std::swap(fd_, o.fd_);
+  return *this;
+}
+FileLock::~FileLock() { if (fd_ >= 0) ::close(fd_); }
+
+fs::path data_home() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* v = std::getenv(name);
+    return v && *v ? fs::path(v) : fs::path();
+  };
+  if (const fs::path p = variable("STITCHCUDA_HOME"); !p.empty()) return fs::absolute(p);
+  if (const fs::path p = variable("XDG_DATA_HOME"); !p.empty()) return p / "stitchcuda";
+  if (const fs::path p = variable("HOME"); !p.empty()) return p / ".local/share/stitchcuda";
+  return "/tmp/stitchcuda";
+}
+
+fs::path source_root() {
+  static const fs::path root = []() -> fs::path {
+    if (const char* v = std::getenv("STITCHCUDA_ROOT"); v && *v) return fs::absolute(v);
+    const auto is_root = [](const fs::path& p) { return fs::exists(p / "include/stitch/abi.h") && fs::exists(p / "schemas"); };
+    std::error_code ec;
+    for (fs::path p = fs::read_symlink("/proc/self/exe", ec).parent_path(); !p.empty(); p = p.parent_path()) {
+      if (is_root(p)) return p;
+      if (p == p.parent_path()) break;
+    }
+    return STITCH_SOURCE_ROOT;
+  }();
+  return root;
+}
+
+}  // namespace stitch
