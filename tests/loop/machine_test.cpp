@@ -35,7 +35,9 @@ struct Fixture : ::testing::Test {
     EventLog log(folder.path() / "events.jsonl", [this](const Event& e) { seen.push_back(e); });
     int64_t id = 0;
     auto result = run_steps(steps, {"p", "in.py", key, folder.path()}, *store, log, &id);
-    if (result) EXPECT_TRUE(store->finish(id, "done", "{}"));
+    if (result) {
+      EXPECT_TRUE(store->finish(id, "done", "{}"));
+    }
     return result;
   }
   std::string trace() { return read_file(folder.path() / "trace.txt").value_or(""); }
