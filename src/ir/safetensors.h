@@ -1,0 +1,37 @@
+#pragma once
+// The safetensors container (https://github.com/huggingface/safetensors#format): 8 bytes little-endian header length, a JSON header with
+// dtype, shape and byte range per tensor, then the bytes. Files come from outside: everything is checked before use.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/tensor.h"
+
+namespace stitch::ir {
+
+class SafetensorsFile {
+ public:
+  struct Entry {
+    std::string name;
+    TensorType type;
+    uint64_t begin = 0, end = 0;  // byte range in the file
+  };
+
+  // Reads and checks the header only: sizes, bounds, overlaps, duplicate names, byte ranges against dtype and shape.
+  static Result<SafetensorsFile> open(const std::filesystem::path& file);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Entry* find(std::string_view name) const;
+  Result<Tensor> read(const Entry&) const;
+
+ private:
+  std::filesystem::path file_;
+  std::vector<Entry> entries_;
+};
+
+// Atomic; nothing half-written stays.
+Status write_safetensors(const std::filesystem::path& file, const std::vector<Tensor>& tensors);
+
+}  // namespace stitch::ir
