@@ -1,0 +1,1 @@
+"""The Python side of stitchcuda: everything that needs PyTorch, and nothing else."""
