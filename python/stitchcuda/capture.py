@@ -1,6 +1,6 @@
-"""The capture worker: python -m stitchcuda.capture TARGET -o X.stitch --result-fd N
+"""The capture worker: python -m stitchcuda.capture TARGET -o X.stitch --result-file R.json
 
-Progress goes to stderr, one line each. The result, one JSON object, goes to the file descriptor named by --result-fd (stdout if none),
+Progress goes to stderr, one line each. The result, one JSON object, goes to the file named by --result-file (stdout if none),
 so that prints of the user's program cannot be taken for it. --batch captures many files in one process.
 """
 
@@ -167,11 +167,11 @@ def main():
     parser.add_argument("--no-weights", action="store_true")
     parser.add_argument("--inputs", default=None)
     parser.add_argument("--batch", action="store_true", help="many targets; -o names a folder; one result line each")
-    parser.add_argument("--result-fd", type=int, default=-1)
+    parser.add_argument("--result-file", default="", help="where the answer goes (default: stdout)")
     a = parser.parse_args()
     # The user's program may print and may close stdout: keep the channel apart.
-    channel = os.fdopen(a.result_fd if a.result_fd >= 0 else os.dup(1), "w")
-    if a.result_fd < 0:
+    channel = open(a.result_file, "w") if a.result_file else os.fdopen(os.dup(1), "w")
+    if not a.result_file:
         os.dup2(2, 1)
 
     def emit(result):

@@ -37,6 +37,7 @@ struct Sources {
 struct CoderOptions {
   hw::PrecisionClass precision = hw::PrecisionClass::default_flags;
   std::string arch = "sm_90";
+  bool generic_only = false;  // write every task with the generic skill: the fallback when a special one fails
 };
 
 // The built-in Coder: a skill per task kind; a node no skill takes goes to the generic generator, so that every valid

@@ -120,6 +120,11 @@ Status RunStore::forget_step(int64_t run, const std::string& step) {
   return s.bind(run).bind(step).run();
 }
 
+Status RunStore::abandon(const std::string& out) {
+  Statement s(db_, "UPDATE runs SET status='abandoned', finished=? WHERE out=? AND status='running'");
+  return s.bind(now()).bind(out).run();
+}
+
 Status RunStore::finish(int64_t run, const std::string& status, const std::string& verdict) {
   Statement s(db_, "UPDATE runs SET status=?, finished=?, verdict=? WHERE id=?");
   return s.bind(status).bind(now()).bind(verdict).bind(run).run();

@@ -42,6 +42,8 @@ class RunStore {
   Result<int64_t> begin(const RunRow&);
   Status record_step(int64_t run, const StepRow&);
   Status forget_step(int64_t run, const std::string& step);
+  // Marks unfinished runs with this output folder as abandoned, so that the next run starts afresh.
+  Status abandon(const std::string& out);
   Status finish(int64_t run, const std::string& status, const std::string& verdict);
   // The newest unfinished run with this output folder and key.
   Result<std::optional<RunRow>> find_unfinished(const std::string& out, const std::string& key);

@@ -134,7 +134,7 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
   plan.precision = options.precision;
   std::vector<int32_t> all;
   const TaskIo io(g);
-  for (const Group& group : partition(g)) {
+  for (const Group& group : partition(g, options.fuse)) {
     Task t;
     const size_t index = plan.tasks.size();
     t.id = fmt::format("t{:02}", index);

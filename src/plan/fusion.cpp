@@ -49,14 +49,14 @@ TaskKind anchor_kind(const Graph& g, const Node& n) {
 
 class Partition {
  public:
-  explicit Partition(const Graph& g) : g_(g), users_(ir::users(g)), group_of_(g.nodes.size(), -1), is_output_(g.nodes.size(), false) {
+  Partition(const Graph& g, bool fuse) : g_(g), fuse_(fuse), users_(ir::users(g)), group_of_(g.nodes.size(), -1), is_output_(g.nodes.size(), false) {
     for (const ir::Output& o : g.outputs) is_output_[static_cast<size_t>(o.value.node)] = true;
   }
 
   std::vector<Group> run() {
     for (int32_t i = static_cast<int32_t>(g_.nodes.size()) - 1; i >= 0; --i)
       if (!is_leaf(node(i))) place(i);
-    for (int32_t i = 0; i < static_cast<int32_t>(g_.nodes.size()); ++i)
+    for (int32_t i = 0; fuse_ && i < static_cast<int32_t>(g_.nodes.size()); ++i)
       if (!is_leaf(node(i))) absorb_epilogue(i);
     return ordered();
   }
@@ -90,6 +90,7 @@ class Partition {
 
   // The consumer group that node i should join, or -1. Groups are tried from the earliest consumer on.
   int32_t best_consumer(int32_t i) {
+    if (!fuse_) return -1;
     std::vector<int32_t> candidates;
     for (int32_t u : users_[static_cast<size_t>(i)])
       if (std::find(candidates.begin(), candidates.end(), group_of(u)) == candidates.end()) candidates.push_back(group_of(u));
@@ -376,6 +377,7 @@ class Partition {
   }
 
   const Graph& g_;
+  bool fuse_;
   std::vector<std::vector<int32_t>> users_;
   std::vector<int32_t> group_of_;
   std::vector<bool> is_output_;
@@ -393,8 +395,8 @@ void mark_aliases(const Graph& g, std::vector<Group>& groups) {
 
 }  // namespace
 
-std::vector<Group> partition(const Graph& g) {
-  std::vector<Group> groups = Partition(g).run();
+std::vector<Group> partition(const Graph& g, bool fuse) {
+  std::vector<Group> groups = Partition(g, fuse).run();
   mark_aliases(g, groups);
   return groups;
 }

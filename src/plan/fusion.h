@@ -16,8 +16,8 @@ struct Group {
   int32_t anchor = -1;          // the node that decides the kind (product, convolution, first reduction); -1 if pointwise
 };
 
-// Groups in execution order; every node except inputs and weights is in exactly one.
-std::vector<Group> partition(const ir::Graph&);
+// Groups in execution order; every node except inputs and weights is in exactly one. Without fusion, one node a group.
+std::vector<Group> partition(const ir::Graph&, bool fuse = true);
 
 // Rows of a reduction, softmax or norm whose reduced dims are the trailing ones: outer rows of `inner` contiguous
 // elements. inner == 0 when the op does not reduce trailing dims.

@@ -61,6 +61,7 @@ struct Plan {
 struct PlanOptions {
   hw::Device device;
   hw::PrecisionClass precision = hw::PrecisionClass::default_flags;
+  bool fuse = true;  // false: one task per node, the fallback when a fused program fails
 };
 
 // The built-in planner: greedy fusion partition over the graph, roofline floor per task.
