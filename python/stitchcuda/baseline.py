@@ -1,0 +1,327 @@
+"""PyTorch's side of a verification, in its own process: the fp64 oracle on the GPU and the baselines.
+
+Started by src/verify/reference_worker.cpp. One JSON object a line comes in on stdin, one answer a line goes out on the
+descriptor given by --answer-fd; whatever the user's model prints goes to stderr and is never parsed. Tensor data
+travels in raw files (dense, row-major, in declared order), written and read by both sides.
+
+  load      {source, weights, inputs, outputs, precision, tf32_matmul, tf32_conv, mode, seed, device}
+  evaluate  {inputs, out, exact, draw, roundoff, samples}   outputs as f64 / i64; samples: per output [[start, length]...]
+  baseline  {mode}                                          builds "eager", "cuda_graph", "compile", ...
+  time      {mode, inputs, calls, flush_bytes}              milliseconds per call, inputs rewritten before each
+  quit
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import importlib.util
+import json
+import os
+import sys
+import time
+import traceback
+
+import numpy as np
+import torch
+
+DTYPES = {
+    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+    "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "b8": torch.bool,
+}
+COMPILE_MODES = {"compile": None, "compile_reduce_overhead": "reduce-overhead", "compile_max_autotune": "max-autotune"}
+
+
+class Refused(Exception):
+    """A request this program cannot serve; the text is the one sentence for the verdict."""
+
+
+def bytes_of(info):
+    count = 1
+    for extent in info["shape"]:
+        count *= extent
+    return count * torch.empty(0, dtype=DTYPES[info["dtype"]]).element_size()
+
+
+def read_tensors(path, infos, device):
+    raw = np.fromfile(path, dtype=np.uint8)
+    tensors, at = [], 0
+    for info in infos:
+        size = bytes_of(info)
+        flat = torch.from_numpy(raw[at:at + size].copy()).view(DTYPES[info["dtype"]]) if size else \
+            torch.empty(0, dtype=DTYPES[info["dtype"]])
+        tensors.append(flat.reshape(info["shape"]).to(device))
+        at += size
+    if at != raw.size:
+        raise Refused(f"The input file has {raw.size} bytes; {at} were expected.")
+    return tensors
+
+
+def flatten(value):
+    """Tensors of a nested result in the order capture writes them: depth first, dicts in insertion order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [t for item in value for t in flatten(item)]
+
+
+def replace_tensors(value, source):
+    """The same nesting with every tensor replaced by the next one of `source`."""
+    if isinstance(value, torch.Tensor):
+        return next(source)
+    if isinstance(value, dict):
+        return type(value)((k, replace_tensors(v, source)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        items = [replace_tensors(v, source) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+@contextlib.contextmanager
+def float64_defaults():
+    """Tensors that forward() creates without a dtype become f64 too."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def load_module(path):
+    spec = importlib.util.spec_from_file_location("stitch_reference", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["stitch_reference"] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    for name in ("Model", "get_inputs"):
+        if not hasattr(module, name):
+            raise Refused(f"{os.path.basename(path)} has no {name}; baselines need a Model class and get_inputs().")
+    return module
+
+
+class Reference:
+    def load(self, request):
+        self.device = torch.device(request["device"])
+        self.inputs, self.outputs = request["inputs"], request["outputs"]
+        self.precision = request["precision"]
+        self.set_flags(request)
+        torch.manual_seed(request["seed"])
+        module = load_module(request["source"])
+        arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+        # KernelBench gives either a list of positional arguments or a dict of named ones.
+        self.model = module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
+        self.template = module.get_inputs()
+        if len(flatten(self.template)) != len(self.inputs):
+            raise Refused(f"get_inputs() gives {len(flatten(self.template))} tensors; the captured program has {len(self.inputs)}.")
+        self.model.train(request["mode"] == "train")
+        replaced = self.take_weights(request.get("weights", ""))
+        self.model.to(self.device)
+        self.buffers = {n: b.detach().clone() for n, b in self.model.named_buffers()}
+        self.double = None
+        self.runners = {}
+        name = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
+        return {"device": name, "torch": torch.__version__, "weights_replaced": replaced}
+
+    def set_flags(self, request):
+        exact, coarse = self.precision == "fp32", self.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = coarse or (not exact and request["tf32_matmul"])
+        torch.backends.cudnn.allow_tf32 = coarse or (not exact and request["tf32_conv"])
+
+    def take_weights(self, path):
+        if not path or not os.path.exists(path):
+            return 0
+        from safetensors.torch import load_file
+        weights = load_file(path)
+        state = dict(self.model.named_parameters())
+        state.update(self.model.named_buffers())
+        replaced = 0
+        with torch.no_grad():
+            for name, tensor in state.items():
+                if name not in weights:
+                    continue
+                if tuple(weights[name].shape) != tuple(tensor.shape):
+                    raise Refused(f"Weight {name} has another shape in the bundle than in the model.")
+                tensor.copy_(weights[name])
+                replaced += 1
+        return replaced
+
+    def restore(self, model, dtype=None):
+        # A module that updates its buffers must see the captured ones in every call.
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                saved = self.buffers[name]
+                buffer.copy_(saved.to(dtype) if dtype is not None and saved.is_floating_point() else saved)
+
+    def call(self, model, tensors):
+        arguments = replace_tensors(self.template, iter(tensors))
+        with torch.no_grad():
+            if self.precision in ("bf16", "fp16"):
+                with torch.autocast(self.device.type, dtype=torch.bfloat16 if self.precision == "bf16" else torch.float16):
+                    return model(*arguments)
+            return model(*arguments)
+
+    def collect(self, model, tensors, result):
+        """Outputs in graph order: forward()'s values, and new values of what it changes in place."""
+        values, names = iter(flatten(result)), dict(model.named_buffers())
+        inputs = {info["name"]: t for info, t in zip(self.inputs, tensors)}
+        collected = []
+        for info in self.outputs:
+            if info["kind"] == "user":
+                collected.append(next(values))
+            elif info["kind"] == "mutates_weight":
+                collected.append(names[info["target"]])
+            else:
+                collected.append(inputs[info["target"]])
+        return collected
+
+    def evaluate(self, request):
+        tensors = read_tensors(request["inputs"], self.inputs, self.device)
+        generator = torch.Generator(device=self.device).manual_seed(1 + int(request["draw"]))
+        scale = float(request["roundoff"]) if request["draw"] > 0 else 0.0
+
+        def perturb(t):
+            if not scale or not t.is_floating_point():
+                return t
+            noise = torch.rand(t.shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
+            return (t * (1 + scale * noise.to(torch.float64))).to(t.dtype)
+
+        if request["exact"]:
+            outputs = self.exact([perturb(t) for t in tensors])
+        else:
+            model = self.model
+            if scale:
+                model = copy.deepcopy(self.model)
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.copy_(perturb(parameter))
+            self.restore(model)
+            changed = [perturb(t) for t in tensors]
+            outputs = self.collect(model, changed, self.call(model, changed))
+        self.write(request["out"], outputs, request.get("samples"))
+        return {}
+
+    def exact(self, tensors):
+        if self.double is None:
+            with float64_defaults():
+                self.double = copy.deepcopy(self.model).double()
+        self.restore(self.double, torch.float64)
+        wide = [t.double() if t.is_floating_point() else t for t in tensors]
+        saved, self.precision = self.precision, "fp32"  # no autocast around the oracle
+        try:
+            with float64_defaults():
+                result = self.call(self.double, wide)
+                outputs = self.collect(self.double, wide, result)
+        finally:
+            self.precision = saved
+        for info, tensor in zip(self.outputs, outputs):
+            if DTYPES[info["dtype"]].is_floating_point and tensor.dtype != torch.float64:
+                raise Refused(f"The model casts output {info['name']} down to {tensor.dtype} itself, so it has no fp64 form.")
+        return outputs
+
+    def write(self, path, outputs, samples):
+        with open(path, "wb") as file:
+            for k, (info, tensor) in enumerate(zip(self.outputs, outputs)):
+                if list(tensor.shape) != list(info["shape"]):
+                    raise Refused(f"Output {info['name']} has shape {list(tensor.shape)}; the bundle says {info['shape']}.")
+                wide = torch.float64 if DTYPES[info["dtype"]].is_floating_point else torch.int64
+                flat = tensor.detach().reshape(-1)
+                if samples is not None:
+                    flat = torch.cat([flat[start:start + length] for start, length in samples[k]]) if samples[k] else flat[:0]
+                file.write(flat.to(wide).cpu().numpy().tobytes())
+
+    # Baselines -------------------------------------------------------------------------------------------------
+
+    def baseline(self, request):
+        mode = request["mode"]
+        started = time.perf_counter()
+        static = [torch.empty(i["shape"], dtype=DTYPES[i["dtype"]], device=self.device) for i in self.inputs]
+        for t in static:
+            t.zero_()
+        self.restore(self.model)
+        if mode == "eager":
+            run = lambda: self.call(self.model, static)  # noqa: E731
+        elif mode == "cuda_graph":
+            run = self.capture_graph(static)
+        elif mode in COMPILE_MODES:
+            compiled = torch.compile(self.model, mode=COMPILE_MODES[mode])
+            run = lambda: self.call(compiled, static)  # noqa: E731
+        else:
+            raise Refused(f"There is no baseline called {mode}.")
+        for _ in range(3):
+            run()
+        self.wait()
+        self.runners[mode] = (run, static)
+        return {"build_seconds": time.perf_counter() - started}
+
+    def capture_graph(self, static):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.call(self.model, static)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            held = self.call(self.model, static)
+        self.held = held
+        return graph.replay
+
+    def wait(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def time(self, request):
+        run, static = self.runners[request["mode"]]
+        fresh = read_tensors(request["inputs"], self.inputs, self.device)
+        flush = torch.empty(max(1, int(request["flush_bytes"])), dtype=torch.uint8, device=self.device)
+        samples = []
+        for k in range(int(request["calls"])):
+            for target, source in zip(static, fresh):
+                target.copy_(source.reshape(-1).roll(k).reshape(source.shape) if source.numel() else source)
+            flush.fill_(k & 127)
+            self.wait()
+            samples.append(self.one(run))
+        return {"ms": samples}
+
+    def one(self, run):
+        if self.device.type != "cuda":
+            started = time.perf_counter()
+            run()
+            return 1e3 * (time.perf_counter() - started)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--answer-fd", type=int, required=True)
+    answers = os.fdopen(parser.parse_args().answer_fd, "w", buffering=1)
+    os.dup2(2, 1)  # print() in a model must not look like an answer
+    reference = Reference()
+    actions = {"load": reference.load, "evaluate": reference.evaluate, "baseline": reference.baseline, "time": reference.time}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["op"] == "quit":
+            break
+        try:
+            answer = {"ok": True, **actions[request["op"]](request)}
+        except Refused as refused:
+            answer = {"ok": False, "error": str(refused)}
+        except Exception as error:  # the user's model may raise anything
+            traceback.print_exc(file=sys.stderr)
+            text = " ".join(str(error).split()) or type(error).__name__
+            answer = {"ok": False, "error": f"PyTorch raised {type(error).__name__}: {text[:300]}"}
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

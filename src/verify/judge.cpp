@@ -1,0 +1,67 @@
+#include "verify/judge.h"
+
+#include <algorithm>
+
+namespace stitch::verify {
+
+Status Judge::set_inputs(std::vector<ir::Tensor> inputs) {
+  inputs_ = std::move(inputs);
+  references_.clear();
+  drawn_ = 0;
+  STITCH_TRY(exact_, oracle_.exact(inputs_));
+  return {};
+}
+
+Status Judge::draw_until(int draws) {
+  for (; drawn_ < draws; ++drawn_) {
+    STITCH_TRY(auto reference, oracle_.reference(inputs_, drawn_));
+    references_.push_back(std::move(reference));
+  }
+  return {};
+}
+
+Judgement Judge::compare_all(const std::vector<ir::Tensor>& got, uint16_t poison) const {
+  Judgement j;
+  j.ok = true;
+  for (size_t i = 0; i < got.size(); ++i) {
+    std::vector<ir::Tensor> references;
+    for (const auto& r : references_) references.push_back(r.at(i));
+    auto c = compare(got[i].name, got[i], exact_.at(i), references, tolerance_, poison);
+    j.max_error = std::max(j.max_error, c.max_error);
+    j.norm_error = std::max(j.norm_error, c.norm_error);
+    if (c.has_reference) {
+      j.reference_max_error = std::max(j.reference_max_error.value_or(0), c.reference_max_error);
+      j.reference_norm_error = std::max(j.reference_norm_error.value_or(0), c.reference_norm_error);
+    }
+    j.unwritten += c.unwritten;
+    j.forgiven += c.forgiven;
+    j.wrong += c.wrong;
+    j.nonfinite_wrong += c.nonfinite_wrong;
+    j.elements += c.elements;
+    if (!c.ok) {
+      j.ok = false;
+      if (j.sentence.empty()) j.sentence = c.sentence();
+    }
+    j.outputs.push_back(std::move(c));
+  }
+  return j;
+}
+
+Result<Judgement> Judge::judge(const std::vector<ir::Tensor>& got, uint16_t poison, bool measure_reference) {
+  if (measure_reference) STITCH_CHECK_OK(draw_until(2));
+  auto j = compare_all(got, poison);
+  if (j.ok) return j;
+  // A result that nobody wrote, or that is wrong nearly everywhere, is not a question of rounding.
+  const bool hopeless = j.unwritten > 0;
+  if (hopeless) return j;
+  STITCH_CHECK_OK(draw_until(3));
+  j = compare_all(got, poison);
+  // A few stubborn elements may sit where the program itself is discontinuous at this precision; look closer at those.
+  if (!j.ok && j.wrong <= std::max<int64_t>(8, j.elements / 1000)) {
+    STITCH_CHECK_OK(draw_until(16));
+    j = compare_all(got, poison);
+  }
+  return j;
+}
+
+}  // namespace stitch::verify

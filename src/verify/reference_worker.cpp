@@ -1,0 +1,240 @@
+#include "verify/reference_worker.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/json_full.h"
+#include "base/json_util.h"
+#include "base/process.h"
+
+namespace stitch::verify {
+namespace {
+
+constexpr int kAnswerFd = 3;
+
+std::string python_program(const std::filesystem::path& given) {
+  if (!given.empty()) return given.string();
+  if (const char* environment = std::getenv("STITCHCUDA_PYTHON")) return environment;
+  const auto own = data_home() / "venv" / "bin" / "python";
+  std::error_code ignored;
+  if (std::filesystem::exists(own, ignored)) return own.string();
+  return find_program("python3").value_or("");
+}
+
+Json describe(const ir::TensorInfo& info) {
+  return {{"name", info.name}, {"dtype", std::string(ir::name_of(info.type.dtype))}, {"shape", info.type.shape}};
+}
+
+Json describe_outputs(const ir::Bundle& bundle) {
+  Json list = Json::array();
+  for (const auto& o : bundle.graph.outputs) {
+    Json entry = describe({o.name, bundle.graph.type_of(o.value), {}});
+    using Kind = ir::Output::Kind;
+    entry["kind"] = o.kind == Kind::user ? "user" : o.kind == Kind::mutates_weight ? "mutates_weight" : "mutates_input";
+    entry["target"] = o.target;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::string tail_of(const std::filesystem::path& log) {
+  auto text = read_file(log);
+  if (!text) return "";
+  return text->size() > 4000 ? text->substr(text->size() - 4000) : *text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle& bundle, const Spec& spec) {
+  std::error_code ignored;
+  if (spec.source.empty() || !std::filesystem::exists(spec.source, ignored))
+    return fail(ErrorKind::environment, "The program's PyTorch source {} is not here, so PyTorch cannot be asked.",
+                spec.source.empty() ? "(none named)" : spec.source.string());
+  const auto python = python_program(spec.python);
+  const auto script = source_root() / "python" / "stitchcuda" / "baseline.py";
+  if (python.empty() || !std::filesystem::exists(script, ignored))
+    return fail(ErrorKind::environment, "No Python with torch was found; run `stitchcuda setup` or set STITCHCUDA_PYTHON.");
+  std::unique_ptr<ReferenceWorker> w(new ReferenceWorker());
+  w->bundle_ = &bundle;
+  STITCH_TRY(auto folder, TempFolder::create("stitch-reference"));
+  w->folder_ = std::make_unique<TempFolder>(std::move(folder));
+
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+    return fail(ErrorKind::environment, "Could not open a pipe to PyTorch: {}.", std::strerror(errno));
+  const std::string log = (w->folder_->path() / "log").string(), path = script.string();
+  const char* argv[] = {python.c_str(), "-u", path.c_str(), "--answer-fd", "3", nullptr};
+  w->child_ = fork();
+  if (w->child_ == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int requests = fcntl(in[0], F_DUPFD, 10), answers = fcntl(out[1], F_DUPFD, 10);
+    const int errors = open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    dup2(requests, 0);
+    dup2(errors, 1);
+    dup2(errors, 2);
+    dup2(answers, kAnswerFd);
+    for (int fd = kAnswerFd + 1; fd < 1024; ++fd) close(fd);
+    execvp(argv[0], const_cast<char* const*>(argv));
+    _exit(127);
+  }
+  close(in[0]);
+  close(out[1]);
+  w->requests_ = in[1];
+  w->answers_ = out[0];
+  if (w->child_ < 0) return fail(ErrorKind::environment, "Could not start PyTorch: {}.", std::strerror(errno));
+
+  Json inputs = Json::array();
+  for (const auto& i : bundle.inputs) inputs.push_back(describe(i));
+  const auto weights = bundle.folder / "weights.safetensors";
+  const Json load = {{"op", "load"}, {"source", spec.source.string()}, {"weights", bundle.has_weights ? weights.string() : ""},
+                     {"inputs", inputs}, {"outputs", describe_outputs(bundle)}, {"precision", spec.precision_class},
+                     {"tf32_matmul", bundle.precision.allow_tf32_matmul}, {"tf32_conv", bundle.precision.allow_tf32_conv},
+                     {"mode", bundle.mode}, {"seed", bundle.origin.seed}, {"device", spec.device}};
+  STITCH_TRY(auto answer, w->ask(load, std::chrono::seconds(300)));
+  w->device_name_ = answer.value("device", "");
+  w->torch_version_ = answer.value("torch", "");
+  return w;
+}
+
+ReferenceWorker::~ReferenceWorker() {
+  if (requests_ >= 0) close(requests_);
+  if (answers_ >= 0) close(answers_);
+  if (child_ > 0) {
+    kill(-child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+}
+
+Result<Json> ReferenceWorker::ask(const Json& request, std::chrono::seconds timeout) {
+  const std::string line = dump(request, -1) + "\n";
+  // The parent must survive a PyTorch that died: block SIGPIPE for this write.
+  sigset_t pipe_signal, before;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  size_t sent = 0;
+  while (sent < line.size()) {
+    const ssize_t n = write(requests_, line.data() + sent, line.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  timespec none{};
+  if (sent < line.size()) sigtimedwait(&pipe_signal, nullptr, &none);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    if (const auto end = buffer_.find('\n'); end != std::string::npos) {
+      const std::string text = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1);
+      STITCH_TRY(auto answer, parse_json(text, "PyTorch's answer"));
+      if (answer.value("ok", false)) return answer;
+      Error e{ErrorKind::environment, answer.value("error", "PyTorch could not answer."), tail_of(folder_->path() / "log")};
+      return tl::make_unexpected(e);
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd watched{answers_, POLLIN, 0};
+    if (left.count() <= 0 || poll(&watched, 1, static_cast<int>(left.count())) == 0)
+      return fail(ErrorKind::environment, "PyTorch did not answer a \"{}\" request within {} s.", request.value("op", "?"), timeout.count());
+    char chunk[65536];
+    const ssize_t n = read(answers_, chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      Error e{ErrorKind::environment, "The PyTorch process ended; see the detail for what it printed.", tail_of(folder_->path() / "log")};
+      return tl::make_unexpected(e);
+    }
+    buffer_.append(chunk, static_cast<size_t>(n));
+  }
+}
+
+Status ReferenceWorker::write_inputs(const std::vector<ir::Tensor>& inputs) {
+  std::string bytes;
+  for (const auto& t : inputs) bytes.append(reinterpret_cast<const char*>(t.data.data()), t.data.size());
+  return write_file(folder_->path() / "inputs", bytes);
+}
+
+Result<std::vector<ir::Tensor>> ReferenceWorker::evaluate(const std::vector<ir::Tensor>& inputs, bool exact, int draw, double roundoff,
+                                                          const std::vector<Samples>* samples) {
+  STITCH_CHECK_OK(write_inputs(inputs));
+  const auto file = folder_->path() / "outputs";
+  Json request = {{"op", "evaluate"}, {"inputs", (folder_->path() / "inputs").string()}, {"out", file.string()},
+                  {"exact", exact}, {"draw", draw}, {"roundoff", roundoff}, {"samples", nullptr}};
+  if (samples) {
+    request["samples"] = Json::array();
+    for (const auto& pieces : *samples) {
+      Json list = Json::array();
+      for (auto [start, count] : pieces) list.push_back({start, count});
+      request["samples"].push_back(std::move(list));
+    }
+  }
+  STITCH_TRY([[maybe_unused]] auto answer, ask(request, std::chrono::seconds(600)));
+  STITCH_TRY(auto bytes, read_file(file));
+  std::vector<ir::Tensor> outputs;
+  size_t at = 0;
+  for (size_t i = 0; i < bundle_->graph.outputs.size(); ++i) {
+    const auto& o = bundle_->graph.outputs[i];
+    ir::TensorType type = bundle_->graph.type_of(o.value);
+    type.dtype = ir::is_floating(type.dtype) ? ir::DType::f64 : ir::DType::i64;
+    if (samples) {
+      int64_t count = 0;
+      for (auto [start, length] : (*samples)[i]) count += length;
+      type.shape = {count};
+    }
+    ir::Tensor t{o.name, type, {}};
+    const auto size = static_cast<size_t>(ir::bytes_of(type));
+    if (at + size > bytes.size()) return fail(ErrorKind::internal, "PyTorch's output file is too short.");
+    t.data.resize(size);
+    if (size) std::memcpy(t.data.data(), bytes.data() + at, size);
+    at += size;
+    outputs.push_back(std::move(t));
+  }
+  return outputs;
+}
+
+Status ReferenceWorker::build_baseline(const std::string& mode) {
+  STITCH_TRY([[maybe_unused]] auto answer, ask({{"op", "baseline"}, {"mode", mode}}, std::chrono::seconds(900)));
+  return {};
+}
+
+Result<std::vector<double>> ReferenceWorker::time(const std::string& mode, const std::vector<ir::Tensor>& inputs, int calls, uint64_t flush_bytes) {
+  STITCH_CHECK_OK(write_inputs(inputs));
+  STITCH_TRY(auto answer, ask({{"op", "time"}, {"mode", mode}, {"inputs", (folder_->path() / "inputs").string()}, {"calls", calls},
+                               {"flush_bytes", flush_bytes}}, std::chrono::seconds(600)));
+  std::vector<double> ms;
+  for (const auto& v : answer["ms"]) ms.push_back(v.get<double>());
+  return ms;
+}
+
+namespace {
+
+class TorchOracle final : public Oracle {
+ public:
+  TorchOracle(ReferenceWorker& worker, double roundoff) : worker_(worker), roundoff_(roundoff) {}
+  Result<std::vector<ir::Tensor>> exact(const std::vector<ir::Tensor>& inputs) override { return worker_.evaluate(inputs, true, 0, roundoff_); }
+  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw) override {
+    return worker_.evaluate(inputs, false, draw, roundoff_);
+  }
+  std::string name() const override { return "PyTorch in fp64 on " + worker_.device_name(); }
+
+ private:
+  ReferenceWorker& worker_;
+  double roundoff_;
+};
+
+}  // namespace
+
+std::unique_ptr<Oracle> torch_oracle(ReferenceWorker& worker, double roundoff) {
+  return std::make_unique<TorchOracle>(worker, roundoff);
+}
+
+}  // namespace stitch::verify

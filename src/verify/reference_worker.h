@@ -1,0 +1,56 @@
+#pragma once
+// The PyTorch process (python/stitchcuda/baseline.py) that evaluates the reference and times the baselines.
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/result.h"
+#include "ir/bundle.h"
+#include "verify/oracle.h"
+
+namespace stitch::verify {
+
+// Contiguous pieces of an output: {first element, count}.
+using Samples = std::vector<std::pair<int64_t, int64_t>>;
+
+class ReferenceWorker {
+ public:
+  struct Spec {
+    std::filesystem::path source;      // a Python file with Model and get_inputs()
+    std::string device = "cuda";       // or "cpu"
+    std::string precision_class;       // "fp32", "default", ...
+    std::filesystem::path python;      // "": $STITCHCUDA_PYTHON, the venv of data_home(), python3
+  };
+  // environment or bad_input error: no torch, no source file, a model that cannot be built.
+  static Result<std::unique_ptr<ReferenceWorker>> start(const ir::Bundle&, const Spec&);
+  ~ReferenceWorker();
+
+  // Outputs as f64 / i64. `samples` (one list per output) restricts what is returned to those elements, as 1-d tensors.
+  Result<std::vector<ir::Tensor>> evaluate(const std::vector<ir::Tensor>& inputs, bool exact, int draw, double roundoff,
+                                           const std::vector<Samples>* samples = nullptr);
+  Status build_baseline(const std::string& mode);
+  Result<std::vector<double>> time(const std::string& mode, const std::vector<ir::Tensor>& inputs, int calls, uint64_t flush_bytes);
+
+  const std::string& device_name() const { return device_name_; }
+  const std::string& torch_version() const { return torch_version_; }
+
+ private:
+  ReferenceWorker() = default;
+  Result<Json> ask(const Json& request, std::chrono::seconds timeout);
+  Status write_inputs(const std::vector<ir::Tensor>&);
+
+  const ir::Bundle* bundle_ = nullptr;
+  std::unique_ptr<TempFolder> folder_;
+  int child_ = -1, requests_ = -1, answers_ = -1;
+  std::string buffer_, device_name_, torch_version_;
+};
+
+// Exact and reference answers from that process. The worker must outlive it.
+std::unique_ptr<Oracle> torch_oracle(ReferenceWorker&, double roundoff);
+
+}  // namespace stitch::verify

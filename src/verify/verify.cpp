@@ -1,0 +1,199 @@
+#include "verify/verify.h"
+
+#include <cstdlib>
+
+#include "verify/protocol_run.h"
+#include "verify/speed.h"
+
+namespace stitch::verify {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Guards that this target cannot check, so that their absence is visible.
+void list_gpu_guards(Verdict& v) {
+  for (const char* name : {"timed_outputs", "streams_joined", "parent_clock", "roofline", "kernel_trace", "ghost_replay"})
+    v.guard(name).evidence = "Needs a GPU.";
+}
+
+// The verdict when the candidate itself ended the matter.
+void apply_failure(Verdict& v, const run::CandidateFailure& f) {
+  v.correct = false;
+  v.outcome = run::name_of(f.kind);
+  v.sentence = f.sentence;
+  v.printed = f.printed;
+  using K = run::FailureKind;
+  const char* guard = nullptr;
+  switch (f.kind) {
+    case K::not_elf: case K::load_failed: case K::missing_symbol: case K::abi_version: case K::manifest: guard = "loads"; break;
+    case K::protocol: guard = "control_channel"; break;
+    case K::memory_limit: case K::thread_limit: case K::output_flood: case K::timed_out: guard = "process_limits"; break;
+    case K::crashed: case K::exited: case K::create_failed: case K::run_failed: case K::device: guard = "completes"; break;
+  }
+  auto& g = v.guard(guard);
+  g.state = GuardState::failed;
+  g.evidence = f.sentence;
+  g.rule = true;
+  v.compiled = f.kind != K::not_elf && f.kind != K::load_failed;
+}
+
+void finish(Verdict& v) {
+  v.valid = v.outcome.empty() || v.outcome == "ok";
+  const Guard *broken = nullptr, *wrong = nullptr;
+  for (const auto& g : v.guards)
+    if (g.state == GuardState::failed) {
+      if (g.rule && !broken) broken = &g;
+      if (!g.rule && !wrong) wrong = &g;
+    }
+  if (broken) v.valid = false;
+  if (wrong) v.correct = false;
+  if (!v.outcome.empty()) return;  // the candidate ended the matter itself
+  if (broken) {
+    v.outcome = "rules_broken";
+    v.sentence = fmt::format("Not accepted, guard {}: {}", broken->name, broken->evidence);
+  } else if (wrong || !v.correct) {
+    v.outcome = "wrong";
+    v.sentence = wrong ? fmt::format("Wrong results. {}", wrong->evidence) : "Too few checks were run to call it correct.";
+  } else {
+    v.outcome = "ok";
+    v.sentence = fmt::format("Correct on {} input sets, largest error {:.3g} of the local scale.", v.sets.size(), v.precision.max_error);
+  }
+}
+
+void give_advice(Verdict& v) {
+  if (v.outcome != "ok") v.feedback.push_back(v.sentence);
+  for (const auto& g : v.guards)
+    if (g.state == GuardState::failed && v.sentence.find(g.evidence) == std::string::npos)
+      v.feedback.push_back(fmt::format("{}: {}", g.name, g.evidence));
+  if (v.deterministic && !*v.deterministic)
+    v.feedback.push_back("Results differ between runs in their last bits; a fixed order of summation would make them repeatable.");
+}
+
+run::WorkerSpec worker_spec(const VerifyOptions& o, const std::filesystem::path& library, bool cuda) {
+  run::WorkerSpec spec;
+  spec.candidate = library;
+  spec.cuda = cuda;
+  spec.sandbox = o.sandbox;
+  spec.load_timeout = o.load_timeout;
+  spec.call_timeout = o.call_timeout;
+  spec.memory_limit = o.memory_limit;
+  return spec;
+}
+
+Result<std::vector<ir::Case>> read_cases(const ir::Bundle& bundle) {
+  std::vector<ir::Case> cases;
+  for (const auto& name : bundle.case_names) {
+    STITCH_TRY(auto one, ir::read_case(bundle, name));
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+struct Run {
+  const ir::Bundle& bundle;
+  const VerifyOptions& options;
+  const Progress& progress;
+  Clock::time_point started = Clock::now();
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - started).count(); }
+};
+
+Status check_candidate(const Run& run, const std::filesystem::path& library, bool cuda, Verdict& v) {
+  const auto& bundle = run.bundle;
+  STITCH_TRY(auto weights, ir::read_weights(bundle));
+  STITCH_TRY(auto cases, read_cases(bundle));
+  CheckContext context{bundle, run.options, run.progress, {}, std::nullopt, {}, nullptr, {}, v.seed, [&run] { return run.seconds(); }};
+  if (!cases.empty()) context.sample = cases.front();
+  context.cases = std::move(cases);
+  context.models = infer_models(bundle, context.sample);
+  for (size_t i = 0; i < context.models.size(); ++i)
+    v.input_models.push_back(fmt::format("{}: {}", bundle.inputs[i].name, context.models[i].text()));
+  context.tolerance = tolerance_of(run.options.precision, bundle.graph, bundle.precision);
+  v.precision.precision_class = hw::name_of(run.options.precision);
+  v.precision.tolerance_max = context.tolerance.max;
+  v.precision.tolerance_norm = context.tolerance.norm;
+  const double roundoff = roundoff_of(run.options.precision, bundle.graph, bundle.precision);
+
+  auto spec = worker_spec(run.options, library, cuda);
+  std::unique_ptr<SpeedRun> speed;
+  std::unique_ptr<Oracle> oracle;
+  if (cuda) {
+    STITCH_TRY(auto libraries, run::find_cuda_libraries());
+    spec.cudart = libraries.cudart;
+    spec.library_folders = libraries.folders;
+    STITCH_TRY(speed, SpeedRun::start(bundle, run.options, weights, v));
+    oracle = speed->oracle(roundoff);
+  }
+  if (!oracle) oracle = interpreter_oracle(bundle.graph, weights, roundoff);
+  context.oracle = oracle.get();
+  v.precision.oracle = oracle->name();
+
+  STITCH_TRY(auto started, Session::start(bundle, spec, weights));
+  if (!started) {
+    apply_failure(v, started.error());
+    return {};
+  }
+  auto& session = **started;
+  v.compiled = true;
+  v.sandbox = run::name_of(session.worker().sandbox());
+  v.sandbox_note = session.worker().sandbox_note();
+  v.create_ms = session.create_seconds() * 1000;
+  settle(v, "loads", "", "Symbols, ABI version and manifest fit the program.");
+  STITCH_TRY(auto failure, run_checks(context, session, v));
+  if (failure) {
+    apply_failure(v, *failure);
+    return {};
+  }
+  settle(v, "completes", "", fmt::format("{} calls returned.", session.evidence().calls));
+  if (speed) {
+    STITCH_TRY(auto broke, speed->measure(context, session, v));
+    if (broke) {
+      apply_failure(v, *broke);
+      return {};
+    }
+  }
+  v.printed = session.worker().printed();
+  session.worker().quit();
+  if (v.correct || !cuda) {
+    STITCH_TRY(auto second, check_weights_are_used(context, spec, weights, v));
+    if (second) apply_failure(v, *second);
+  }
+  if (!cuda) {
+    STITCH_CHECK_OK(run_sanitized(context, spec, weights, v));
+    list_gpu_guards(v);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Verdict> verify(const ir::Bundle& bundle, const std::filesystem::path& candidate, const VerifyOptions& options,
+                       const Progress& progress) {
+  Run run{bundle, options, progress};
+  const bool gpu = run::gpu_present();
+  if (options.target == Target::cuda && !gpu)
+    return fail(ErrorKind::environment, "No GPU was found; use --target host to check correctness without one.");
+  const bool cuda = options.target == Target::cuda || (options.target == Target::automatic && gpu);
+  STITCH_TRY(auto library, run::locate_library(candidate, cuda));
+  Verdict v;
+  v.program = bundle.name;
+  v.candidate = candidate.string();
+  v.target = cuda ? "cuda" : "host";
+  v.seed = options.seed ? options.seed : random_seed();
+  v.device = cuda ? "" : "host";
+  if (!cuda) v.machine_note = gpu ? "The host target proves correctness only; no speed is claimed." : run::kNoGpu;
+  v.coverage_note = cuda ? "No kernel trace was taken." : "Needs a GPU.";
+  STITCH_CHECK_OK(check_candidate(run, library, cuda, v));
+  if (v.sandbox == "none" || v.sandbox == "seccomp")
+    v.warnings.push_back(fmt::format("sandbox: {}. The candidate was not shut in; run it only if you trust it.", v.sandbox));
+  finish(v);
+  if (!v.valid || !v.correct) {  // no speed is claimed for a program that is not right
+    v.latency_ms.reset();
+    v.speedup.clear();
+    v.of_floor.reset();
+  }
+  give_advice(v);
+  v.verify_seconds = run.seconds();
+  return v;
+}
+
+}  // namespace stitch::verify
