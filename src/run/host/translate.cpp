@@ -18,7 +18,7 @@ struct Declarator {
   bool unsized = false;  // first dimension is []
 };
 
-constexpr std::string_view kEmulatorMacro = "STITCH_HOST_EMULATOR";
+const std::string kEmulatorMacro = "STITCH_HOST_EMULATOR", kDeviceMacro = "__CUDA_ARCH__";
 
 class Translator {
  public:
@@ -39,7 +39,7 @@ class Translator {
       } else if (is(i, "__noinline__") && !(i > 0 && is(i - 1, "("))) {
         replace(i, i + 1, "__attribute__((noinline))");
       } else if ((is(i, "asm") || is(i, "__asm__") || is(i, "__asm")) && !tokens_[i].in_directive) {
-        return error(i, "inline PTX (asm) cannot run on the host target; put it inside #ifndef STITCH_HOST_EMULATOR and "
+        return error(i, "inline PTX (asm) cannot run on the host target; put it inside #ifdef __CUDA_ARCH__ (or #ifndef STITCH_HOST_EMULATOR) and "
                         "give a C++ form in the #else");
       }
     }
@@ -81,7 +81,7 @@ class Translator {
     edits_.push_back({begin, end, std::move(text)});
   }
 
-  // ---- conditional compilation on STITCH_HOST_EMULATOR ----
+  // ---- conditional compilation ----
 
   struct Condition {
     bool known = false, active = true;
@@ -89,15 +89,25 @@ class Translator {
   bool skipping() const {
     return std::any_of(conditions_.begin(), conditions_.end(), [](const Condition& c) { return !c.active; });
   }
+  // The host target defines STITCH_HOST_EMULATOR and leaves __CUDA_ARCH__ undefined. Only forms whose value is plain are
+  // decided; of anything else, both branches are translated and the compiler decides.
   static Condition evaluate(const std::string& keyword, std::string e) {
     std::erase_if(e, [](char c) { return c == ' ' || c == '(' || c == ')'; });
-    const std::string name(kEmulatorMacro), defined = "defined" + name;
-    if (keyword == "ifdef" || keyword == "ifndef") return e == name ? Condition{true, keyword == "ifdef"} : Condition{};
+    if (keyword == "ifdef" || keyword == "ifndef") {
+      if (e != kEmulatorMacro && e != kDeviceMacro) return {};
+      return {true, (e == kEmulatorMacro) == (keyword == "ifdef")};
+    }
     if (e == "0") return {true, false};
-    if (e == name || e == defined) return {true, true};
-    const bool alternatives = e.find("||") != std::string::npos;
-    if (!alternatives && (e.find("!" + defined) != std::string::npos || e.find("!" + name) != std::string::npos))
-      return {true, false};
+    if (e.find("||") != std::string::npos) return {};
+    if (e == kEmulatorMacro || e == "defined" + kEmulatorMacro || e == "!defined" + kDeviceMacro) return {true, true};
+    for (size_t at = 0; at <= e.size();) {  // one false term makes the conjunction false
+      const size_t next = std::min(e.find("&&", at), e.size());
+      const std::string term = e.substr(at, next - at);
+      if (term == "!defined" + kEmulatorMacro || term == "!" + kEmulatorMacro || term == "defined" + kDeviceMacro ||
+          term.starts_with(kDeviceMacro + ">") || term == kDeviceMacro)
+        return {true, false};
+      at = next + 2;
+    }
     return {};
   }
   void directive(size_t i) {
@@ -212,7 +222,7 @@ class Translator {
     if (!begin || *begin == open) return error(open, "cannot find the kernel name before <<<");
     size_t close = open + 3;
     for (;; ++close) {
-      if (close >= tokens_.size() || is(close, ";") || is(close, "{") + is(close, "}") > 1)
+      if (close >= tokens_.size() || is(close, ";"))
         return error(open, "<<< without a matching >>>(");
       if (is(close, "(") || is(close, "[") || is(close, "{")) {
         const auto end = is(close, "(") ? match(close, "(", ")", 1) : is(close, "[") ? match(close, "[", "]", 1) : match(close, "{", "}", 1);

@@ -17,7 +17,7 @@
 namespace stitch::host {
 
 // `file_name` is what compiler messages and fault reports call the source. Inline PTX is an error that names the line,
-// unless it is inside #ifndef STITCH_HOST_EMULATOR.
+// unless it is inside #ifndef STITCH_HOST_EMULATOR or #ifdef __CUDA_ARCH__.
 Result<std::string> translate(std::string_view cu_source, const std::string& file_name);
 
 // Translates files and, recursively, every file they include that is found next to the includer or in `include_folders`
