@@ -19,10 +19,11 @@ def tensor_info(name, dtype, shape, **more):
 
 def program_json(captured, *, name, origin, precision, cases, has_weights) -> dict:
     nodes = captured.graph.nodes
+    generators = {r["name"]: {"kind": r["kind"], "a": r["a"], "b": r["b"], "seed": origin["seed"]} for r in captured.random}
     return {
         "format": "stitch", "version": 1, "name": name, "mode": captured.mode, "origin": origin, "precision": precision,
         "graph": captured.graph.lines(),
-        "inputs": [tensor_info(n["name"], *n["types"][0]) for n in nodes if n["op"] == "input"],
+        "inputs": [{**tensor_info(n["name"], *n["types"][0]), "generator": generators.get(n["name"])} for n in nodes if n["op"] == "input"],
         "weights": [tensor_info(w["name"], w["tensor"].dtype, w["tensor"].shape, parameter=w["parameter"]) for w in captured.weights],
         "input_spec": captured.input_spec, "output_spec": captured.output_spec, "cases": cases, "has_weights": has_weights,
     }

@@ -72,11 +72,18 @@ def run_case(problem, captured, module, seed, with_expected):
     from torch.utils import _pytree as pytree
 
     inputs = problem.inputs(seed)
-    names = [n["name"] for n in captured.graph.nodes if n["op"] == "input"]
+    random_names = {r["name"] for r in captured.random}
+    names = [n["name"] for n in captured.graph.nodes if n["op"] == "input" and n["name"] not in random_names]
     flat = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
     tensors = {f"input.{n}": x for n, x in zip(names, flat)}
+    # Random tensors: drawn here exactly as forward() will draw them from the same seed.
+    torch.manual_seed(seed)
+    for r in captured.random:
+        draw = torch.randn if r["kind"] == "normal" else torch.rand
+        tensors[f"input.{r['name']}"] = draw(r["shape"], dtype=r["dtype"])
     if not with_expected:
         return tensors
+    torch.manual_seed(seed)
     own, given = copy.deepcopy(module) if problem.kind != "pt2" else module, copy.deepcopy(inputs)
     before = torch.is_grad_enabled()
     torch.set_grad_enabled(False)

@@ -12,14 +12,14 @@ from torch.utils import _pytree as pytree
 
 from . import ir
 from .errors import CaptureError, bad_input, unsupported
-from .lower import HANDLERS, Lowerer, packet_name
+from .lower import HANDLERS, RANDOM, Lowerer, packet_name
 
 
 class Captured:
     """A lowered program and what belongs to it."""
 
     def __init__(self, lowerer: Lowerer, mode: str, input_spec, output_spec):
-        self.graph, self.weights, self.inputs = lowerer.g, lowerer.weights, lowerer.inputs
+        self.graph, self.weights, self.inputs, self.random = lowerer.g, lowerer.weights, lowerer.inputs, lowerer.random
         self.mode, self.input_spec, self.output_spec = mode, input_spec, output_spec
 
     def work(self):
@@ -51,13 +51,21 @@ def fake_pair(problem, seed):
     def attempt(make):
         try:
             with mode:
-                return make(seed)
+                made = make(seed)
+            if not isinstance(made, torch.nn.Module) or not _hidden_fakes(made):
+                return made
+            return make(seed)  # the module keeps a tensor made in its constructor: it must be a real one
         except CaptureError:
             raise
         except Exception:  # noqa: BLE001 - the constructor reads a value: build it for real
             return make(seed)
 
     return attempt(problem.build), attempt(problem.inputs), mode
+
+
+def _hidden_fakes(module) -> bool:
+    """Does a module hold fake tensors that are neither parameters nor buffers?"""
+    return any(isinstance(v, FakeTensor) for m in module.modules() for v in pytree.tree_leaves({k: x for k, x in vars(m).items() if not k.startswith("_")}))
 
 
 def _as_fake(mode, values):
@@ -93,7 +101,8 @@ def functional(program):
     for _ in range(4):
         table = {}
         for node in program.graph.nodes:
-            if node.op == "call_function" and packet_name(node.target) and packet_name(node.target) not in HANDLERS:
+            name = packet_name(node.target) if node.op == "call_function" else ""
+            if name and name not in HANDLERS and name not in RANDOM:
                 rule = decomposition(node.target)
                 if rule is not None:
                     table[node.target] = rule

@@ -9,6 +9,9 @@ import torch
 from . import ir
 from .errors import unsupported
 
+# Drawn by forward(): distribution and its two parameters, as in a bundle's generator.
+RANDOM = {"aten.randn": ("normal", 0.0, 1.0), "aten.randn_like": ("normal", 0.0, 1.0), "aten.rand": ("uniform", 0.0, 1.0), "aten.rand_like": ("uniform", 0.0, 1.0)}
+
 HANDLERS: dict[str, object] = {}  # op packet name, e.g. "aten.add" -> function(lowerer, fx node, args, kwargs)
 
 
@@ -37,6 +40,7 @@ class Lowerer:
         self.weights: list[dict] = []  # name, tensor, parameter
         self.input_names = input_names
         self.inputs: list[ir.Value] = []
+        self.random: list[dict] = []
 
     # --- values -----------------------------------------------------------------------------------------------------
     def get(self, a):
@@ -112,6 +116,7 @@ class Lowerer:
         specs = {s.arg.name: s for s in self.signature.input_specs if hasattr(s.arg, "name")}
         placeholders = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
         self._inputs(placeholders, specs)
+        self._random()
         self._weights(placeholders, specs)
         for node in self.gm.graph.nodes:
             if node.op == "call_function":
@@ -121,6 +126,18 @@ class Lowerer:
             elif node.op == "output":
                 self._outputs(node)
         return self
+
+    def _random(self):
+        """Random tensors that forward() draws become inputs of their own, after the user's: whoever runs the program draws them, in this order,
+        from the same distribution. Their bundle entry has a generator, and input_spec does not name them."""
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function" and packet_name(node.target) in RANDOM:
+                dtype, shape = self.meta(node)
+                self._check(node.meta["val"], "a random tensor")
+                kind, a, b = RANDOM[packet_name(node.target)]
+                name = f"random{len(self.random)}"
+                self.env[node] = self.g.add("input", types=(dtype, shape), name=name)
+                self.random.append(dict(name=name, kind=kind, a=a, b=b, shape=shape, dtype=dtype))
 
     def _inputs(self, placeholders, specs):
         for node in placeholders:
@@ -169,6 +186,8 @@ class Lowerer:
             self.env[node] = self.get(node.args[0])[node.args[1]]
             return
         name = packet_name(node.target)
+        if node in self.env:  # a random tensor: already an input
+            return
         handler = HANDLERS.get(name)
         if handler is None:
             raise unsupported(f"The operator {node.target} is not supported{self.where(node)}.")

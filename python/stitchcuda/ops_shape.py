@@ -350,7 +350,7 @@ def eye(c, node, args, kwargs):
     return c.g.add("eye", types=(dtype, shape), rows=shape[0], cols=shape[1])
 
 
-@handles("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "multinomial", "randperm", "normal", "uniform", "normal_functional")
+@handles("randint", "bernoulli", "multinomial", "randperm", "normal", "uniform", "normal_functional")
 def random(c, node, args, kwargs):
     raise unsupported(f"{node.target} draws random numbers inside forward(){c.where(node)}; make the tensor an input or a buffer.")
 
