@@ -60,8 +60,7 @@ stitch_emu_switch:
 inline void fiber_prepare(Fiber* fiber, void (*entry)()) {
 #if defined(__x86_64__)
   auto** top = reinterpret_cast<void**>(fiber->bottom + fiber->bytes);
-  *--top = nullptr;  // keeps the 16-byte alignment that the ABI wants at function entry
-  *--top = nullptr;
+  *--top = nullptr;  // return address of `entry`; leaves the stack as the ABI wants it at a function's entry
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   fiber->stack_pointer = top;
