@@ -20,6 +20,7 @@ struct Gemm {
   Element element = Element::f32;                          // of A, B, C, D and bias; accumulation in f32 (f64 for f64)
   bool allow_tf32 = false;
   Activation activation = Activation::none;
+  bool operator==(const Gemm&) const = default;
 };
 
 // Convolution of 1 to 3 spatial dims, NC(D)(H)W; `transposed` gives the gradient-of-convolution form of torch.
@@ -31,8 +32,16 @@ struct Convolution {
   bool transposed = false;
   Element element = Element::f32;
   bool allow_tf32 = true;
+  bool operator==(const Convolution&) const = default;
 };
 
+// What gemm() and convolution() return (this very pointer) when the library has no kernel for the request, so that a
+// task can fall back to a kernel of its own. Nothing has been enqueued then.
+extern const char vendor_unsupported[];
+
+// Neither call allocates device memory: `scratch` is all the library may use, so tasks on different streams never share
+// it. The first call with a given description picks the algorithm and may time candidates and synchronise; outside of graph
+// capture that should have happened once. Later calls only enqueue, and can be captured.
 class Vendor {
  public:
   Vendor();
