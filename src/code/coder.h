@@ -11,13 +11,13 @@
 
 namespace stitch::code {
 
-// Code of one task: device and host parts. `launcher` is the body of a function
-//   static void NAME_launch(const StitchTensors& t, cudaStream_t stream)
-// in program terms; kernels go to kernels.cu. Made by a skill (built-in), an LLM or a person.
+// Code of one task, device and host parts, as the contract in skill.h says; it goes into kernels.cu. Made by a skill
+// (built-in), an LLM or a person.
 struct TaskSource {
   std::string task;       // Task::id
   std::string skill;      // which skill wrote it, "llm", "mailbox"
   std::string kernels;    // CUDA C++ device code and its launcher
+  std::vector<std::string> headers;  // files of kernels/ that `kernels` uses: "attention.cuh"; kernels.cu includes each once
   bool uses_cublaslt = false, uses_cudnn = false;
   size_t scratch_bytes = 0;  // extra workspace of this task
 };
