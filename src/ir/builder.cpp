@@ -6,6 +6,27 @@
 
 namespace stitch::ir {
 
+namespace {
+
+// Result dtype where the caller names none: pointwise ops promote their tensors (but for where's condition) and, as a Python
+// scalar would, a float immediate makes a float of ints; the rest follow their first tensor.
+DType natural_dtype(const Graph& g, const Node& n) {
+  const std::vector<ValueRef> tensors = operands(n);
+  if (tensors.empty()) return DType::f32;
+  if (n.op->cls != OpClass::pointwise) return g.type_of(tensors.front()).dtype;
+  std::optional<DType> all;
+  bool float_immediate = false;
+  for (size_t i = n.op_name() == "where" ? 1 : 0; i < n.args.size(); ++i) {
+    if (!is_positional(n.op->params[i].kind)) continue;
+    if (std::holds_alternative<double>(n.args[i])) float_immediate = true;
+    if (const auto* v = std::get_if<ValueRef>(&n.args[i])) all = all ? promote(*all, g.type_of(*v).dtype) : g.type_of(*v).dtype;
+  }
+  const DType d = all.value_or(float_immediate ? DType::f32 : DType::i64);
+  return float_immediate && !is_floating(d) ? DType::f32 : d;
+}
+
+}  // namespace
+
 ValueRef GraphBuilder::leaf(const char* op, std::string name, TensorType type) {
   Node n;
   n.op = find_op(op);
@@ -26,12 +47,9 @@ ValueRef GraphBuilder::op(std::string_view name, std::initializer_list<NamedArg>
     const int i = n.op->index_of(key);
     if (i < 0) throw std::logic_error(fmt::format("op {} has no parameter {}", name, key));
     n.args[static_cast<size_t>(i)] = value;
-    if (n.op->params[static_cast<size_t>(i)].kind == ParamKind::tensors)
-      if (const auto* empty = std::get_if<IntList>(&value); empty && empty->empty()) n.args[static_cast<size_t>(i)] = ValueList{};
   }
-  const std::vector<ValueRef> tensors = operands(n);
-  const DType first = tensors.empty() ? DType::f32 : g_.type_of(tensors.front()).dtype;
-  n.types.assign(static_cast<size_t>(results), {dtype.value_or(first), {}});
+  canonicalise(g_, n);
+  n.types.assign(static_cast<size_t>(results), {dtype ? *dtype : natural_dtype(g_, n), {}});
   const auto types = infer_types(g_, n);
   if (!types) throw std::logic_error(types.error().message);
   n.types = *types;

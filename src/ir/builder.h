@@ -21,9 +21,10 @@ class GraphBuilder {
 
   ValueRef input(std::string name, TensorType type);
   ValueRef weight(std::string name, TensorType type);
-  // Parameters not named take their defaults; result types are inferred. `dtype` is the result's where it does not follow from the
-  // operands (full, arange, cast); otherwise the first tensor operand's. Throws std::logic_error on a wrong graph: the
-  // builder is for programs that are known to be right.
+  // Parameters not named take their defaults; result types are inferred. `dtype` is needed where it does not follow from the
+  // operands (cast, full and arange other than f32); otherwise pointwise ops promote and the rest follow their first tensor.
+  // `results` matters for ops with optional results (max_pool). The value returned is the first result; result k is
+  // ValueRef{v.node, k}. Throws std::logic_error on a wrong graph: the builder is for programs that are known to be right.
   ValueRef op(std::string_view name, std::initializer_list<NamedArg> args, std::optional<DType> dtype = std::nullopt, int results = 1);
   void output(std::string name, ValueRef value);
   void mutates(std::string weight, ValueRef value);

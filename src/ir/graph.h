@@ -34,6 +34,7 @@ struct Node {
   bool boolean(std::string_view parameter) const;
   const IntList& integers(std::string_view parameter) const;
   const std::string& text(std::string_view parameter) const;
+  bool operator==(const Node&) const = default;  // a NaN argument differs from itself
 };
 
 // A program output. A `mutates` output is the new value of a buffer or input that the module changes in place; it is
@@ -55,6 +56,7 @@ struct Graph {
   const TensorType& type_of(ValueRef v) const { return at(v).types[static_cast<size_t>(v.output)]; }
   std::vector<int32_t> inputs() const;   // node indices with op "input", in order
   std::vector<int32_t> weights() const;  // node indices with op "weight", in order
+  bool operator==(const Graph&) const = default;
 };
 
 // All tensor operands of a node in argument order (immediates and None skipped, lists flattened).
@@ -68,12 +70,14 @@ std::vector<std::vector<int32_t>> users(const Graph&);
 //   %5: (f32[4,3], i64[4,3]) = topk(%3, k=3)
 //   return %5.0 {name="output0"}, %5.1 {name="output1", mutates_weight="running_mean"}
 // Tensor arguments are written positionally, the rest as name=value and only when different from the default.
-// parse(print(g)) == g. Errors carry the line number and what was expected.
+// parse(print(g)) == g for a graph in canonical form (see canonicalise in ops.h, which parse applies, so that hand-written
+// text may say dim=-1). Blank lines and # comments are skipped. Errors carry the line number and what was expected.
 std::string print(const Graph&);
 Result<Graph> parse(std::string_view text);
 
 // Checks every rule of the rule table (validate.cpp): operands exist and precede, arity, argument kinds, dtype and
-// shape of every result against the op's inference rule, outputs exist, mutation targets exist and match in type.
+// shape of every result against the op's inference rule, inputs and weights come first and have distinct names, outputs
+// exist and have distinct names, mutation targets exist and match in type.
 // The error names the node, its source line and the broken rule.
 Status validate(const Graph&);
 

@@ -1,7 +1,9 @@
 #include "ir/ops.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -192,6 +194,38 @@ const OpSchema* find_op(std::string_view name) {
   }();
   const auto it = by_name.find(name);
   return it == by_name.end() ? nullptr : it->second;
+}
+
+bool is_positional(ParamKind k) {
+  return k == ParamKind::tensor || k == ParamKind::tensor_opt || k == ParamKind::operand || k == ParamKind::operand_opt ||
+         k == ParamKind::tensors;
+}
+
+namespace {
+
+// Rank that a node's dims refer to: that of its first tensor.
+std::optional<int64_t> rank_of_first(const Graph& g, const Node& n) {
+  for (const ValueRef& v : operands(n)) {
+    if (static_cast<size_t>(v.node) >= g.nodes.size() || static_cast<size_t>(v.output) >= g.at(v).types.size()) return std::nullopt;
+    return std::max<int64_t>(1, static_cast<int64_t>(g.type_of(v).shape.size()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void canonicalise(const Graph& g, Node& n) {
+  const auto rank = rank_of_first(g, n);
+  const auto wrap = [&](int64_t& d) { if (rank && d < 0 && d >= -*rank) d += *rank; };
+  for (size_t i = 0; i < n.args.size() && i < n.op->params.size(); ++i) {
+    const Param& p = n.op->params[i];
+    auto* integer = std::get_if<int64_t>(&n.args[i]);
+    auto* list = std::get_if<IntList>(&n.args[i]);
+    if ((p.kind == ParamKind::number || p.kind == ParamKind::number_opt) && integer) n.args[i] = static_cast<double>(*integer);
+    else if (p.kind == ParamKind::tensors && list && list->empty()) n.args[i] = ValueList{};
+    else if (integer && (p.name == "dim" || p.name == "dim1" || p.name == "dim2")) wrap(*integer);
+    else if (list && p.name == "dims") for (int64_t& d : *list) wrap(d);
+  }
 }
 
 int OpSchema::index_of(std::string_view parameter) const {

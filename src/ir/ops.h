@@ -60,6 +60,14 @@ const std::vector<OpSchema>& all_ops();
 
 // Result types of an op from its arguments (NumPy/PyTorch rules for shapes). For ops whose result dtype depends on
 // PyTorch's promotion rules, `declared` (the dtype written in the graph) is checked for plausibility, not recomputed.
+// Operands must exist and arguments have the kinds of the op's parameters (validate() checks that first).
 Result<std::vector<TensorType>> infer_types(const Graph&, const Node&);
+
+// Brings arguments to canonical form: numbers given as ints become doubles, an empty list of tensors is a ValueList, and a
+// negative dim of an operand of known rank counts from the end. What does not fit stays as it is, for validate() to name.
+void canonicalise(const Graph&, Node&);
+
+// True for parameters that the text form writes without their name.
+bool is_positional(ParamKind);
 
 }  // namespace stitch::ir

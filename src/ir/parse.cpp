@@ -262,11 +262,8 @@ class LineParser {
   // Parameters that are written without their name: tensors and operands, whatever stands between them in the table.
   static std::vector<size_t> positional_parameters(const OpSchema& op) {
     std::vector<size_t> out;
-    for (size_t i = 0; i < op.params.size(); ++i) {
-      const ParamKind k = op.params[i].kind;
-      if (k == ParamKind::tensor || k == ParamKind::tensor_opt || k == ParamKind::operand || k == ParamKind::operand_opt || k == ParamKind::tensors)
-        out.push_back(i);
-    }
+    for (size_t i = 0; i < op.params.size(); ++i)
+      if (is_positional(op.params[i].kind)) out.push_back(i);
     return out;
   }
 
@@ -302,22 +299,11 @@ class LineParser {
       given[index] = true;
     }
     STITCH_CHECK_OK(expect(')'));
-    normalise(n);
+    canonicalise(g_, n);
     for (size_t i = 0; i < n.args.size(); ++i)
       if (n.op->params[i].required && !given[i])
         return fail(ErrorKind::bad_input, "Program text, line {}: {} needs the argument \"{}\".", line_, n.op->name, n.op->params[i].name);
     return {};
-  }
-
-  // An integer literal is fine where a number is wanted, and [] where a list of tensors is.
-  static void normalise(Node& n) {
-    for (size_t i = 0; i < n.args.size(); ++i) {
-      const ParamKind k = n.op->params[i].kind;
-      if (k == ParamKind::number || k == ParamKind::number_opt)
-        if (const auto* v = std::get_if<int64_t>(&n.args[i])) n.args[i] = static_cast<double>(*v);
-      if (k == ParamKind::tensors)
-        if (const auto* l = std::get_if<IntList>(&n.args[i]); l && l->empty()) n.args[i] = ValueList{};
-    }
   }
 
   template <class F>
@@ -355,6 +341,7 @@ Result<Graph> parse(std::string_view text) {
     ++line;
     const size_t start = raw.find_first_not_of(" \t\r");
     if (start == raw.npos || raw[start] == '#') continue;
+    if (raw.find('\0') != raw.npos) return fail(ErrorKind::bad_input, "Program text, line {}: it holds a zero byte; the text is damaged.", line);
     if (returned) return fail(ErrorKind::bad_input, "Program text, line {}: nothing may follow the return line.", line);
     LineParser p(raw, line, g);
     if (raw.substr(start, 6) == "return") {

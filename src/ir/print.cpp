@@ -49,16 +49,17 @@ struct Printer {
   }
 };
 
-bool positional(ParamKind k) {
-  return k == ParamKind::tensor || k == ParamKind::tensor_opt || k == ParamKind::operand || k == ParamKind::operand_opt ||
-         k == ParamKind::tensors;
+// -0.0 equals the default 0.0 but is not the same.
+bool same(const Arg& a, const Arg& b) {
+  const auto *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+  return a == b && (!x || !y || std::signbit(*x) == std::signbit(*y));
 }
 
 std::string print_args(const Graph& g, const Node& n) {
   std::vector<std::string> parts;
   size_t skipped = 0;  // positional Nones not yet written: trailing ones stay away
   for (size_t i = 0; i < n.args.size(); ++i) {
-    if (!positional(n.op->params[i].kind)) continue;
+    if (!is_positional(n.op->params[i].kind)) continue;
     if (std::holds_alternative<None>(n.args[i])) {
       ++skipped;
       continue;
@@ -68,7 +69,7 @@ std::string print_args(const Graph& g, const Node& n) {
   }
   for (size_t i = 0; i < n.args.size(); ++i) {
     const Param& p = n.op->params[i];
-    if (positional(p.kind) || (!p.required && n.args[i] == p.default_value)) continue;
+    if (is_positional(p.kind) || (!p.required && same(n.args[i], p.default_value))) continue;
     parts.push_back(fmt::format("{}={}", p.name, std::visit(Printer{g}, n.args[i])));
   }
   return fmt::format("{}", fmt::join(parts, ", "));

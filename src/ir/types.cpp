@@ -32,10 +32,24 @@ bool is_floating(DType d) { return d <= DType::bf16; }
 bool is_integral(DType d) { return d >= DType::i64 && d <= DType::u8; }
 bool is_bool(DType d) { return d == DType::b8; }
 
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (is_floating(a)) {
+    if (size_of(a) == size_of(b)) return DType::f32;  // f16 and bf16: neither holds the other
+    return size_of(a) > size_of(b) ? a : b;
+  }
+  if (is_bool(a) || is_bool(b)) return is_bool(a) ? b : a;
+  if (size_of(a) == size_of(b)) return DType::i16;  // i8 and u8
+  return size_of(a) > size_of(b) ? a : b;
+}
+
 int64_t numel(const Shape& s) {
   int64_t n = 1;
-  for (int64_t e : s) n *= e;
-  return n;
+  bool too_many = false;
+  for (int64_t e : s) too_many = __builtin_mul_overflow(n, e, &n) || too_many;
+  if (std::find(s.begin(), s.end(), 0) != s.end()) return 0;
+  return too_many ? INT64_MAX : n;
 }
 
 std::vector<int64_t> contiguous_strides(const Shape& s) {
@@ -57,7 +71,10 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   return out;
 }
 
-int64_t bytes_of(const TensorType& t) { return numel(t.shape) * size_of(t.dtype); }
+int64_t bytes_of(const TensorType& t) {
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(numel(t.shape), size_of(t.dtype), &bytes) ? INT64_MAX : bytes;
+}
 std::string to_string(const TensorType& t) { return fmt::format("{}{}", name_of(t.dtype), to_string(t.shape)); }
 
 }  // namespace stitch::ir

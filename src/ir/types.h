@@ -18,11 +18,12 @@ std::optional<DType> dtype_from_name(std::string_view);
 bool is_floating(DType);
 bool is_integral(DType);                         // i64..u8; not b8
 bool is_bool(DType);
+DType promote(DType, DType);                     // PyTorch's rule for two tensors with dims: f16 + bf16 is f32, i64 + f16 is f16
 
 // Extents in elements, outermost first. Every shape in a graph is static. A scalar has rank 0.
 using Shape = std::vector<int64_t>;
 
-int64_t numel(const Shape&);                     // 1 for rank 0
+int64_t numel(const Shape&);                     // 1 for rank 0; INT64_MAX when it does not fit
 std::vector<int64_t> contiguous_strides(const Shape&);  // in elements, row-major
 std::string to_string(const Shape&);             // "[2,3]"
 // NumPy broadcasting of two shapes; nullopt when they do not broadcast.
@@ -33,7 +34,7 @@ struct TensorType {
   Shape shape;
   bool operator==(const TensorType&) const = default;
 };
-int64_t bytes_of(const TensorType&);
+int64_t bytes_of(const TensorType&);             // INT64_MAX when it does not fit
 std::string to_string(const TensorType&);        // "f32[2,3]"
 
 // One result of one node: `node` is an index into Graph::nodes, `output` the position among its results.

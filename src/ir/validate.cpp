@@ -1,12 +1,11 @@
 #include <set>
 
 #include "ir/graph.h"
+#include "ir/infer_rules.h"
 #include "ir/ops.h"
 
 namespace stitch::ir {
 namespace {
-
-constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 struct Site {
   const Graph& g;
@@ -60,14 +59,8 @@ Status check_extents(const Site& s) {
   if (s.n.types.empty()) return fail(ErrorKind::bad_input, "has no result");
   if (static_cast<int>(s.n.types.size()) > s.n.op->max_results)
     return fail(ErrorKind::bad_input, "has {} results, {} gives at most {}", s.n.types.size(), s.n.op->name, s.n.op->max_results);
-  for (const TensorType& t : s.n.types) {
-    int64_t total = 1;
-    for (int64_t e : t.shape) {
-      if (e < 0) return fail(ErrorKind::bad_input, "has a negative extent in {}", to_string(t));
-      if (e > 0 && total > kMaxElements / e) return fail(ErrorKind::bad_input, "is larger than 2^48 elements: {}", to_string(t));
-      total *= e;
-    }
-  }
+  for (const TensorType& t : s.n.types)
+    if (!sane_extents(t.shape)) return fail(ErrorKind::bad_input, "has a negative extent or more than 2^48 elements: {}", to_string(t));
   return {};
 }
 
@@ -81,9 +74,12 @@ Status check_types(const Site& s) {
   return {};
 }
 
-Status check_leaf_name(const Site& s) {
-  if (s.n.op->cls == OpClass::source && s.n.op->params.empty() && s.n.name.empty())
-    return fail(ErrorKind::bad_input, "is an {} without a name", s.n.op->name);
+bool is_leaf(const Node& n) { return n.op_name() == "input" || n.op_name() == "weight"; }
+
+Status check_leaf(const Site& s) {
+  if (!is_leaf(s.n)) return {};
+  if (s.n.name.empty()) return fail(ErrorKind::bad_input, "has no name");
+  if (s.index > 0 && !is_leaf(s.g.nodes[static_cast<size_t>(s.index) - 1])) return fail(ErrorKind::bad_input, "stands after a computed value");
   return {};
 }
 
@@ -95,24 +91,27 @@ struct Rule {
 constexpr Rule kRules[] = {
     {"operands exist and precede", check_operands}, {"arguments fit the op", check_arguments},
     {"extents are sane", check_extents},            {"types follow from the arguments", check_types},
-    {"inputs and weights are named", check_leaf_name},
+    {"inputs and weights are named and come first", check_leaf},
 };
 
 Status check_outputs(const Graph& g) {
-  std::set<std::string> names;
+  std::set<std::string> names, output_names, targets;
   for (const Node& n : g.nodes)
-    if (n.op_name() == "input" || n.op_name() == "weight")
+    if (is_leaf(n))
       if (!names.insert(std::string(n.op_name()) + ":" + n.name).second)
         return fail(ErrorKind::bad_input, "Two {}s are named \"{}\".", n.op_name(), n.name);
   for (const Output& o : g.outputs) {
     if (o.value.node < 0 || static_cast<size_t>(o.value.node) >= g.nodes.size() || o.value.output < 0 ||
         static_cast<size_t>(o.value.output) >= g.at(o.value).types.size())
       return fail(ErrorKind::bad_input, "Output \"{}\" names a value that does not exist.", o.name);
+    if (!o.name.empty() && !output_names.insert(o.name).second) return fail(ErrorKind::bad_input, "Two outputs are named \"{}\".", o.name);
     if (o.kind == Output::Kind::user) continue;
     const char* op = o.kind == Output::Kind::mutates_weight ? "weight" : "input";
     const Node* target = nullptr;
     for (const Node& n : g.nodes)
       if (n.op_name() == op && n.name == o.target) target = &n;
+    if (!targets.insert(fmt::format("{}:{}", op, o.target)).second)
+      return fail(ErrorKind::bad_input, "Two outputs change the {} \"{}\".", op, o.target);
     if (!target) return fail(ErrorKind::bad_input, "Output \"{}\" changes the {} \"{}\", which does not exist.", o.name, op, o.target);
     if (!(target->type() == g.type_of(o.value)))
       return fail(ErrorKind::bad_input, "Output \"{}\" is {}, but the {} it changes is {}.", o.name, to_string(g.type_of(o.value)), op, to_string(target->type()));
@@ -131,6 +130,8 @@ Status validate(const Graph& g) {
       if (s) continue;
       const std::string where = n.source.empty() ? "" : fmt::format(" (from {})", n.source);
       Error e = s.error();
+      const std::string prefix = fmt::format("{}: ", n.op_name());  // of infer_types' errors
+      if (e.message.starts_with(prefix)) e.message = "does not fit: " + e.message.substr(prefix.size());
       e.message = fmt::format("Node %{} {}{} {}; rule: {}.", i, n.op_name(), where, e.message, rule.name);
       return tl::make_unexpected(std::move(e));
     }
