@@ -4,7 +4,7 @@ Started by src/verify/reference_worker.cpp. One JSON object a line comes in on s
 descriptor given by --answer-fd; whatever the user's model prints goes to stderr and is never parsed. Tensor data
 travels in raw files (dense, row-major, in declared order), written and read by both sides.
 
-  load      {source, weights, inputs, outputs, precision, tf32_matmul, tf32_conv, mode, seed, device}
+  load      {source, kind, name, sha256, weights, inputs, outputs, precision, tf32_matmul, tf32_conv, mode, seed, device}
   evaluate  {inputs, out, exact, draw, roundoff, samples}   outputs as f64 / i64; samples: per output [[start, length]...]
   baseline  {mode}                                          builds "eager", "cuda_graph", "compile", ...
   time      {mode, inputs, calls, flush_bytes}              milliseconds per call, inputs rewritten before each
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import importlib.util
 import json
 import os
 import sys
@@ -25,6 +24,10 @@ import traceback
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
+
+from stitchcuda import problem
+from stitchcuda.errors import CaptureError
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -59,26 +62,13 @@ def read_tensors(path, infos, device):
 
 
 def flatten(value):
-    """Tensors of a nested result in the order capture writes them: depth first, dicts in insertion order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    return [t for item in value for t in flatten(item)]
+    """Tensors of a nested value in the order capture writes them."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def replace_tensors(value, source):
     """The same nesting with every tensor replaced by the next one of `source`."""
-    if isinstance(value, torch.Tensor):
-        return next(source)
-    if isinstance(value, dict):
-        return type(value)((k, replace_tensors(v, source)) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        items = [replace_tensors(v, source) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+    return pytree.tree_map(lambda leaf: next(source) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 @contextlib.contextmanager
@@ -92,33 +82,22 @@ def float64_defaults():
         torch.set_default_dtype(before)
 
 
-def load_module(path):
-    spec = importlib.util.spec_from_file_location("stitch_reference", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["stitch_reference"] = module
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    spec.loader.exec_module(module)
-    for name in ("Model", "get_inputs"):
-        if not hasattr(module, name):
-            raise Refused(f"{os.path.basename(path)} has no {name}; baselines need a Model class and get_inputs().")
-    return module
-
-
 class Reference:
     def load(self, request):
         self.device = torch.device(request["device"])
         self.inputs, self.outputs = request["inputs"], request["outputs"]
         self.precision = request["precision"]
         self.set_flags(request)
-        torch.manual_seed(request["seed"])
-        module = load_module(request["source"])
-        arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
-        # KernelBench gives either a list of positional arguments or a dict of named ones.
-        self.model = module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
-        self.template = module.get_inputs()
+        source, kind, name = request["source"], request["kind"], request["name"]
+        found = problem.load(f"{source}:{name}" if kind == "callable" else source)
+        if request["sha256"] and found.sha256 != request["sha256"]:
+            raise Refused(f"{os.path.basename(source)} has changed since the program was captured; capture it again.")
+        self.model = found.program.module() if found.kind == "pt2" else found.build(request["seed"])
+        self.template = tuple(found.inputs(request["seed"]))
         if len(flatten(self.template)) != len(self.inputs):
-            raise Refused(f"get_inputs() gives {len(flatten(self.template))} tensors; the captured program has {len(self.inputs)}.")
-        self.model.train(request["mode"] == "train")
+            raise Refused(f"get_inputs() gives {len(flatten(self.template))} tensors; the captured program has {len(self.inputs)}; capture it again.")
+        if found.kind != "pt2":
+            self.model.train(request["mode"] == "train")
         replaced = self.take_weights(request.get("weights", ""))
         self.model.to(self.device)
         self.buffers = {n: b.detach().clone() for n, b in self.model.named_buffers()}
@@ -137,8 +116,8 @@ class Reference:
             return 0
         from safetensors.torch import load_file
         weights = load_file(path)
-        state = dict(self.model.named_parameters())
-        state.update(self.model.named_buffers())
+        state = dict(self.model.named_parameters(remove_duplicate=False))
+        state.update(self.model.named_buffers(remove_duplicate=False))
         replaced = 0
         with torch.no_grad():
             for name, tensor in state.items():
@@ -316,6 +295,8 @@ def main():
             answer = {"ok": True, **actions[request["op"]](request)}
         except Refused as refused:
             answer = {"ok": False, "error": str(refused)}
+        except CaptureError as error:
+            answer = {"ok": False, "error": error.message}
         except Exception as error:  # the user's model may raise anything
             traceback.print_exc(file=sys.stderr)
             text = " ".join(str(error).split()) or type(error).__name__

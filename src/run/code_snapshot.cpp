@@ -39,8 +39,9 @@ std::vector<CodeSegment> segments_of(int pid) {
     const auto dash = range.find('-');
     s.begin = std::stoull(range.substr(0, dash), nullptr, 16);
     s.end = std::stoull(range.substr(dash + 1), nullptr, 16);
-    const bool code = s.permissions.size() > 2 && s.permissions[0] == 'r' && s.permissions[1] == '-';
-    if (code && s.file.starts_with("/")) out.push_back(std::move(s));
+    // Private and not writable: code and tables. Device memory and shared mappings change by themselves.
+    const bool code = s.permissions.starts_with("r-") && s.permissions.ends_with("p");
+    if (code && s.file.starts_with("/") && !s.file.starts_with("/dev/") && !s.file.starts_with("/memfd:")) out.push_back(std::move(s));
   }
   return out;
 }

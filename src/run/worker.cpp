@@ -189,7 +189,7 @@ Result<std::unique_ptr<Worker>> Worker::start_at(const WorkerSpec& spec, Sandbox
     while (!printed.empty() && printed.back() == '\n') printed.pop_back();
     return fail(ErrorKind::environment, "The worker did not start ({}{}{}).", hello.error().sentence, printed.empty() ? "" : " ", printed);
   }
-  if (hello->status == WorkerStatus::device_failed) return fail(ErrorKind::unsupported, "{}", hello->message);
+  if (hello->status == WorkerStatus::device_failed) return fail(ErrorKind::environment, "{}", hello->message);
   worker->l2_bytes_ = hello->value[0];
   if (hello->message[0]) worker->note_ = hello->message;
   worker->snapshot_code();

@@ -10,6 +10,8 @@
 namespace stitch::verify {
 namespace {
 
+constexpr double kInterpreterFlops = 5e10;
+
 struct Item {
   enum class Kind { stored, random, property } kind;
   std::string name;
@@ -256,6 +258,15 @@ Result<std::optional<run::CandidateFailure>> check_weights_are_used(const CheckC
   const bool any = std::any_of(weights.begin(), weights.end(), [](const ir::Tensor& t) { return ir::is_floating(t.type.dtype) && !t.data.empty(); });
   if (!any) {
     v.guard("weights_used").evidence = "The program has no float weights.";
+    return std::optional<run::CandidateFailure>();
+  }
+  double flops = 0;
+  for (const auto& node : c.bundle.graph.nodes) {
+    const auto work = hw::work_of(c.bundle.graph, node);
+    flops += work.matrix_flops + work.vector_flops;
+  }
+  if (flops > kInterpreterFlops) {
+    v.guard("weights_used").evidence = "The program is too large for the interpreter, which this check needs.";
     return std::optional<run::CandidateFailure>();
   }
   const auto altered = altered_weights(weights, 0.25, c.seed ^ 0xa17e);

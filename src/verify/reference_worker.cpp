@@ -70,8 +70,8 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
     return fail(ErrorKind::environment, "Could not open a pipe to PyTorch: {}.", std::strerror(errno));
-  const std::string log = (w->folder_->path() / "log").string(), path = script.string();
-  const char* argv[] = {python.c_str(), "-u", path.c_str(), "--answer-fd", "3", nullptr};
+  const std::string log = (w->folder_->path() / "log").string(), packages = "PYTHONPATH=" + (source_root() / "python").string();
+  const char* argv[] = {"env", packages.c_str(), python.c_str(), "-u", "-m", "stitchcuda.baseline", "--answer-fd", "3", nullptr};
   w->child_ = fork();
   if (w->child_ == 0) {
     setpgid(0, 0);
@@ -95,7 +95,8 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
   Json inputs = Json::array();
   for (const auto& i : bundle.inputs) inputs.push_back(describe(i));
   const auto weights = bundle.folder / "weights.safetensors";
-  const Json load = {{"op", "load"}, {"source", spec.source.string()}, {"weights", bundle.has_weights ? weights.string() : ""},
+  const Json load = {{"op", "load"}, {"source", spec.source.string()}, {"kind", bundle.origin.kind}, {"name", bundle.name},
+                     {"sha256", bundle.origin.sha256}, {"weights", bundle.has_weights ? weights.string() : ""},
                      {"inputs", inputs}, {"outputs", describe_outputs(bundle)}, {"precision", spec.precision_class},
                      {"tf32_matmul", bundle.precision.allow_tf32_matmul}, {"tf32_conv", bundle.precision.allow_tf32_conv},
                      {"mode", bundle.mode}, {"seed", bundle.origin.seed}, {"device", spec.device}};

@@ -44,6 +44,7 @@ Result<Outcome<std::unique_ptr<Session>>> Session::start(const ir::Bundle& bundl
   std::unique_ptr<Session> s(new Session());
   s->bundle_ = &bundle;
   s->weights_ = weights;
+  s->cuda_ = spec.cuda;
   STITCH_TRY(auto weights_region, SharedRegion::create("stitch-weights", types_of(bundle.weights)));
   s->weights_region_ = std::make_unique<SharedRegion>(std::move(weights_region));
   for (size_t i = 0; i < weights.size(); ++i) s->weights_region_->fill(i, weights[i].data);
@@ -140,6 +141,8 @@ Outcome<std::vector<ir::Tensor>> Session::run(const std::vector<ir::Tensor>& inp
 }
 
 void Session::check_unchanged(int out) {
+  // On a GPU the shared region is only a copy; look at the device again. A failure shows at the next call.
+  if (cuda_ && !worker_->call(run::Op::fetch, static_cast<uint64_t>(out))) return;
   const auto& last = last_outputs_.at(static_cast<size_t>(out));
   const auto& region = outputs_[static_cast<size_t>(out)];
   for (size_t i = 0; i < last.size() && evidence_.late_write.empty(); ++i)

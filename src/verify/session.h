@@ -60,6 +60,7 @@ class Session {
   run::Manifest manifest_;
   Evidence evidence_;
   double create_seconds_ = 0;
+  bool cuda_ = false;
 };
 
 inline constexpr int kSessionInputSlots = 2, kSessionOutputSlots = 2;

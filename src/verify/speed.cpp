@@ -185,6 +185,8 @@ Result<std::unique_ptr<SpeedRun>> SpeedRun::start(const ir::Bundle& bundle, cons
   std::unique_ptr<SpeedRun> s(new SpeedRun());
   ReferenceWorker::Spec spec;
   spec.source = options.reference_source.empty() ? std::filesystem::path(bundle.origin.file) : options.reference_source;
+  if (std::error_code ignored; spec.source.is_relative() && !std::filesystem::exists(spec.source, ignored))
+    spec.source = bundle.folder.parent_path() / spec.source;
   spec.precision_class = hw::name_of(options.precision);
   auto reference = ReferenceWorker::start(bundle, spec);
   if (reference) {

@@ -76,7 +76,8 @@ run::WorkerSpec worker_spec(const VerifyOptions& o, const std::filesystem::path&
   spec.sandbox = o.sandbox;
   spec.load_timeout = o.load_timeout;
   spec.call_timeout = o.call_timeout;
-  spec.memory_limit = o.memory_limit;
+  // The CUDA driver and its libraries keep gigabytes of host memory of their own.
+  spec.memory_limit = cuda ? std::max(o.memory_limit, uint64_t{64} << 30) : o.memory_limit;
   return spec;
 }
 
