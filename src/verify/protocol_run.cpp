@@ -10,8 +10,6 @@
 namespace stitch::verify {
 namespace {
 
-constexpr double kInterpreterFlops = 5e10;
-
 struct Item {
   enum class Kind { stored, random, property } kind;
   std::string name;
@@ -250,41 +248,6 @@ Result<std::optional<run::CandidateFailure>> run_checks(const CheckContext& c, S
   settle(v, "control_channel", "", "Every answer came from the worker in order; printed text was not interpreted.");
   settle(v, "process_limits", "", fmt::format("Peak memory {} MiB, {} threads.", session.worker().peak_rss() >> 20, session.worker().peak_threads()));
   v.correct = tally.random_ok >= 5 && tally.random_wrong == 0 && tally.stored_wrong == 0 && tally.property_wrong == 0;
-  return std::optional<run::CandidateFailure>();
-}
-
-Result<std::optional<run::CandidateFailure>> check_weights_are_used(const CheckContext& c, const run::WorkerSpec& spec,
-                                                                    const std::vector<ir::Tensor>& weights, Verdict& v) {
-  const bool any = std::any_of(weights.begin(), weights.end(), [](const ir::Tensor& t) { return ir::is_floating(t.type.dtype) && !t.data.empty(); });
-  if (!any) {
-    v.guard("weights_used").evidence = "The program has no float weights.";
-    return std::optional<run::CandidateFailure>();
-  }
-  double flops = 0;
-  for (const auto& node : c.bundle.graph.nodes) {
-    const auto work = hw::work_of(c.bundle.graph, node);
-    flops += work.matrix_flops + work.vector_flops;
-  }
-  if (flops > kInterpreterFlops) {
-    v.guard("weights_used").evidence = "The program is too large for the interpreter, which this check needs.";
-    return std::optional<run::CandidateFailure>();
-  }
-  const auto altered = altered_weights(weights, 0.25, c.seed ^ 0xa17e);
-  STITCH_TRY(auto started, Session::start(c.bundle, spec, altered));
-  if (!started) return std::optional(started.error());
-  auto oracle = interpreter_oracle(c.bundle.graph, altered, roundoff_of(c.options.precision, c.bundle.graph, c.bundle.precision));
-  const auto inputs = draw_inputs(c.bundle, c.models, c.seed ^ 0xa17f, Property::none, c.sample);
-  auto got = (*started)->run(inputs, 0, 0, run::kPoisonNan);
-  if (!got) return std::optional(got.error());
-  Judge judge(*oracle, c.tolerance);
-  STITCH_CHECK_OK(judge.set_inputs(inputs));
-  STITCH_TRY(auto j, judge.judge(*got, run::kPoisonNan));
-  settle(v, "weights_used", j.ok ? "" : "With other weights the result is wrong: the program carries its own. " + j.sentence,
-         "The program follows other weights than the captured ones.");
-  v.sets.push_back({"altered weights", c.seed ^ 0xa17f, j.ok, j.sentence, j.max_error, j.norm_error,
-                    j.reference_max_error.value_or(0), j.reference_norm_error.value_or(0), j.forgiven});
-  if (!j.ok) v.correct = false;
-  (*started)->worker().quit();
   return std::optional<run::CandidateFailure>();
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "hw/device.h"
 #include "ir/bundle.h"
+#include "run/host/compile.h"
 #include "run/sandbox.h"
 #include "verify/verdict.h"
 
@@ -30,9 +31,12 @@ struct VerifyOptions {
   uint64_t memory_limit = uint64_t{8} << 30;  // host target
   double time_budget_seconds = 900;  // property sets and further draws stop beyond it (said in the verdict)
 
-  // A second build of the candidate with sanitizers (host target); its faults become failing guards.
-  std::filesystem::path sanitized_library;
-  std::string sanitizer_preload;     // LD_PRELOAD for it, e.g. libasan.so's path
+  // Further builds of the candidate with fault checks (host target); their faults become failing guards.
+  struct CheckedBuild {
+    std::filesystem::path library;
+    host::Sanitize flavour = host::Sanitize::address;
+  };
+  std::vector<CheckedBuild> checked_builds;
 
   // cuda target
   int timed_calls = 60;              // per side, in blocks interleaved with the baselines
