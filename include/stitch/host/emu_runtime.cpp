@@ -5,6 +5,7 @@
 
 #include "emu/rt_api.h"
 #include "emu/rt_launch.h"
+#include "emu/rt_race_hooks.h"
 #include "emu/rt_ubsan.h"
 
 __thread uint3 threadIdx{};

@@ -74,7 +74,8 @@ Result<HostBuild> plan_build(const std::vector<fs::path>& sources, const fs::pat
     // CUDA code leans on things g++ warns about; the candidate's warnings are nvcc's business.
     c.insert(c.end(), {"-w", "-fno-strict-aliasing", "-fwrapv"});
     if (options.sanitize == Sanitize::race)
-      c.insert(c.end(), {"-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"});
+      c.insert(c.end(), {"-include", (include_root / "stitch/host/emu/race_prefix.h").string(), "-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0",
+                         "--param", "tsan-distinguish-volatile=1"});
     for (const fs::path& folder : options.include_folders) c.insert(c.end(), {"-I", folder.string()});
     for (const std::string& d : options.definitions) c.push_back("-D" + d);
     objects.push_back((output.parent_path() / fmt::format("{}_{}.o", output.stem().string(), i)).string());
@@ -88,8 +89,6 @@ Result<HostBuild> plan_build(const std::vector<fs::path>& sources, const fs::pat
     build.link.push_back("-fsanitize=address");
     if (options.shared_library) std::erase(build.link, "-Wl,-z,defs");  // the sanitizer's symbols come from the process
   }
-  if (options.sanitize == Sanitize::race)
-    build.link.insert(build.link.end(), {"-Wl,--wrap=memcpy", "-Wl,--wrap=memmove", "-Wl,--wrap=memset"});
   build.link.insert(build.link.end(), objects.begin(), objects.end());
   build.link.insert(build.link.end(), {runtime_object.string(), "-ldl", "-o", output.string()});
   return build;

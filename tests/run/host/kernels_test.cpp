@@ -152,7 +152,7 @@ class Honest : public ::testing::TestWithParam<Sanitize> {
 
 TEST_P(Honest, Core) { expect_all_right(kCore); }
 
-INSTANTIATE_TEST_SUITE_P(Flavour, Honest, ::testing::Values(Sanitize::none, Sanitize::address),
+INSTANTIATE_TEST_SUITE_P(Flavour, Honest, ::testing::Values(Sanitize::none, Sanitize::address, Sanitize::race),
                          [](const auto& i) { return std::string(i.param == Sanitize::none ? "none" : i.param == Sanitize::address ? "address" : "race"); });
 
 }  // namespace

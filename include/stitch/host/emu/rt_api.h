@@ -94,9 +94,11 @@ inline cudaError_t release(void* p) {
   if (!p) return cudaSuccess;
   {
     std::lock_guard lock(api().mutex);
-    if (api().allocations.erase(p) == 0) return set_error(cudaErrorInvalidValue);
+    const auto found = api().allocations.find(p);
+    if (found == api().allocations.end()) return set_error(cudaErrorInvalidValue);
+    race_forget(p, found->second);
+    api().allocations.erase(found);
   }
-  race_forget(p);
   free(p);
   return cudaSuccess;
 }
