@@ -35,9 +35,9 @@ Command common(const HostCompileOptions& o, const fs::path& include_root) {
 Result<std::string> runtime_key(const fs::path& folder, const Command& command) {
   std::vector<fs::path> files;
   std::error_code problem;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, problem))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder / "emu", problem)) files.push_back(entry.path());
   if (files.empty()) return fail(ErrorKind::environment, "the emulator's headers are missing: no files in {}", folder.string());
+  files.push_back(folder / "emu_runtime.cpp");
   std::sort(files.begin(), files.end());
   std::string all = to_command_line(command);
   for (const fs::path& file : files) {

@@ -136,6 +136,106 @@ int main() {
 }
 )cuda";
 
+constexpr const char* kTypes = R"cuda(
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#include <mma.h>
+#include <cstdio>
+#include <vector>
+#define EXPECT(x) do { if (!(x)) { std::printf("%d: %s\n", __LINE__, #x); failures++; } } while (0)
+int failures = 0;
+namespace cg = cooperative_groups;
+using namespace nvcuda;
+
+template <class T, class Frag, int K>
+__global__ void matmul(const T* a, const T* b, float* c, int m, int n, int k) {  // a row-major, b column-major
+  wmma::fragment<wmma::matrix_a, 16, 16, K, Frag, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 16, 16, K, Frag, wmma::col_major> fb;
+  wmma::fragment<wmma::accumulator, 16, 16, K, float> fc;
+  wmma::fill_fragment(fc, 0.0f);
+  const int row = blockIdx.y * 16, col = blockIdx.x * 16;
+  for (int i = 0; i < k; i += K) {
+    wmma::load_matrix_sync(fa, a + row * k + i, k);
+    wmma::load_matrix_sync(fb, b + col * k + i, k);
+    wmma::mma_sync(fc, fa, fb, fc);
+  }
+  for (int i = 0; i < fc.num_elements; ++i) fc.x[i] *= 2.0f;
+  wmma::store_matrix_sync(c + row * n + col, fc, n, wmma::mem_row_major);
+}
+template <class T, class Frag, int K>
+void check_matmul() {
+  const int m = 32, n = 48, k = 64;
+  T *a, *b; float* c;
+  cudaMalloc(&a, m * k * sizeof(T)); cudaMalloc(&b, n * k * sizeof(T)); cudaMalloc(&c, m * n * sizeof(float));
+  for (int i = 0; i < m * k; ++i) a[i] = T(float(i * 7 % 11 - 5));
+  for (int i = 0; i < n * k; ++i) b[i] = T(float(i * 5 % 13 - 6));
+  matmul<T, Frag, K><<<dim3(n / 16, m / 16), 32>>>(a, b, c, m, n, k);
+  EXPECT(cudaGetLastError() == cudaSuccess);
+  for (int r = 0; r < m; ++r) for (int s = 0; s < n; ++s) {
+    float sum = 0; for (int i = 0; i < k; ++i) sum += float(a[r * k + i]) * float(b[s * k + i]);
+    EXPECT(c[r * n + s] == 2 * sum);
+  }
+}
+__global__ void halves(const __half2* x, __half2* y, float* f) {
+  __half2 v = x[threadIdx.x];
+  y[threadIdx.x] = __hfma2(v, __float2half2_rn(2.0f), __floats2half2_rn(1.0f, -1.0f));
+  f[threadIdx.x] = __half2float(__shfl_xor_sync(~0u, v.x, 1));
+}
+__global__ void groups(int* out) {
+  cg::thread_block block = cg::this_thread_block();
+  auto tile = cg::tiled_partition<8>(block);
+  __shared__ alignas(16) int buffer[64];
+  int sum = cg::reduce(tile, (int)threadIdx.x, cg::plus<int>());
+  buffer[threadIdx.x] = sum + tile.shfl((int)threadIdx.x, 3);
+  block.sync();
+  out[threadIdx.x] = buffer[63 - threadIdx.x];
+}
+__global__ void copies(const float4* x, float* y) {
+  __shared__ float4 stage[2][32];
+  for (int i = 0; i < 2; ++i) { __pipeline_memcpy_async(&stage[i][threadIdx.x], &x[i * 32 + threadIdx.x], 16); __pipeline_commit(); }
+  __pipeline_wait_prior(0); __syncthreads();
+  y[threadIdx.x] = stage[0][31 - threadIdx.x].y + stage[1][threadIdx.x].w;
+}
+__global__ void grid_steps(int* x, int n) {
+  cg::grid_group grid = cg::this_grid();
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int s = 0; s < 3; ++s) {
+    int v = x[(s % 2) * n + (i + 1) % n];
+    grid.sync();
+    x[((s + 1) % 2) * n + i] = v + 1;
+    grid.sync();
+  }
+}
+int main() {
+  check_matmul<__half, __half, 16>();
+  check_matmul<__nv_bfloat16, __nv_bfloat16, 16>();
+  check_matmul<float, wmma::precision::tf32, 8>();
+  // Round to nearest even, subnormals, overflow, NaN.
+  EXPECT(__half_as_ushort(__float2half(1.0f + 1.0f / 2048)) == 0x3c00); EXPECT(__half_as_ushort(__float2half(1.0f + 3.0f / 2048)) == 0x3c02);
+  EXPECT(__half_as_ushort(__float2half(65520.0f)) == 0x7c00); EXPECT(__half_as_ushort(__float2half(65519.0f)) == 0x7bff);
+  EXPECT(__half_as_ushort(__float2half(5.9604645e-8f)) == 1); EXPECT(__hisnan(__float2half(__int_as_float(0x7fc00000))));
+  EXPECT(__bfloat16_as_ushort(__float2bfloat16(1.00390625f)) == 0x3f80); EXPECT(__bfloat16_as_ushort(__float2bfloat16(1.01171875f)) == 0x3f82);
+  EXPECT(__bfloat16_as_ushort(__float2bfloat16(3.4e38f)) == 0x7f80); EXPECT(__bfloat16_as_ushort(__double2bfloat16(1.00390625 + 1e-12)) == 0x3f81);
+  for (unsigned i = 0; i < 65536; ++i) { __half h = __ushort_as_half((unsigned short)i); if (!__hisnan(h)) EXPECT(__half_as_ushort(__float2half(__half2float(h))) == i); }
+  __half2 *x, *y; float* f; cudaMalloc(&x, 128); cudaMalloc(&y, 128); cudaMalloc(&f, 1024);
+  for (int i = 0; i < 32; ++i) x[i] = __floats2half2_rn(i, -i);
+  halves<<<1, 32>>>(x, y, f);
+  EXPECT(__low2float(y[5]) == 11); EXPECT(__high2float(y[5]) == -11); EXPECT(f[4] == 5);
+  int* o; cudaMalloc(&o, 4096); groups<<<1, 64>>>(o); EXPECT(o[63] == 28 + 3); EXPECT(o[0] == 56 * 8 + 28 + 59);
+  float4* q; cudaMalloc(&q, 64 * 16); for (int i = 0; i < 64; ++i) q[i] = make_float4(0, i, 0, 100 * i);
+  copies<<<1, 32>>>(q, f); EXPECT(f[1] == 30 + 3300);
+  int n = 256; for (int i = 0; i < 2 * n; ++i) o[i] = i;
+  void* args[] = {&o, &n};
+  EXPECT(cudaLaunchCooperativeKernel(grid_steps, dim3(4), dim3(64), args) == cudaSuccess);
+  EXPECT(o[n + 10] == 16);
+  if (failures == 0) std::puts("all right");
+  return failures != 0;
+}
+)cuda";
+
 class Honest : public ::testing::TestWithParam<Sanitize> {
  protected:
   void expect_all_right(const char* source) {
@@ -151,6 +251,7 @@ class Honest : public ::testing::TestWithParam<Sanitize> {
 };
 
 TEST_P(Honest, Core) { expect_all_right(kCore); }
+TEST_P(Honest, TypesAndGroups) { expect_all_right(kTypes); }
 
 INSTANTIATE_TEST_SUITE_P(Flavour, Honest, ::testing::Values(Sanitize::none, Sanitize::address, Sanitize::race),
                          [](const auto& i) { return std::string(i.param == Sanitize::none ? "none" : i.param == Sanitize::address ? "address" : "race"); });
