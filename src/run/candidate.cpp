@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/json_full.h"
+#include "build/toolkit.h"
 
 namespace stitch::run {
 namespace {
@@ -117,11 +118,11 @@ Result<CudaLibraries> find_cuda_libraries() {
         break;
       }
   };
-  std::vector<fs::path> python_roots;
   if (const char* environment = std::getenv("STITCHCUDA_CUDA_LIBRARIES")) {
     std::istringstream parts(environment);
     for (std::string folder; std::getline(parts, folder, ':');) add(folder);
   }
+  for (const auto& folder : build::find_cuda_toolkit().library_dirs) add(folder);
   for (const auto& lib : {data_home() / "venv" / "lib"})
     for (const auto& python : fs::directory_iterator(lib, ignored))
       for (const auto& package : fs::directory_iterator(python.path() / "site-packages" / "nvidia", ignored))

@@ -42,6 +42,7 @@ class Session {
 
   run::Worker& worker() { return *worker_; }
   const Evidence& evidence() const { return evidence_; }
+  bool cuda() const { return cuda_; }
   const run::Manifest& manifest() const { return manifest_; }
   double create_seconds() const { return create_seconds_; }
 

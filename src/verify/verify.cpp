@@ -123,6 +123,12 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
     spec.library_folders = libraries.folders;
     STITCH_TRY(speed, SpeedRun::start(bundle, run.options, weights, v));
     oracle = speed->oracle(roundoff);
+    // A model may refuse fp64 or not fit twice into the GPU's memory: find out before anybody is judged.
+    if (oracle)
+      if (auto probe = oracle->exact(draw_inputs(bundle, context.models, 1, Property::none, context.sample)); !probe) {
+        v.warnings.push_back(fmt::format("PyTorch is not the oracle: {}", probe.error().message));
+        oracle.reset();
+      }
   }
   if (!oracle) oracle = interpreter_oracle(bundle.graph, weights, roundoff);
   context.oracle = oracle.get();
