@@ -35,11 +35,14 @@ struct Thread {
 struct Warp {
   Thread* lanes[32] = {};
   unsigned exists = 0, exited = 0, waiting = 0;  // lane masks
+#if defined(STITCH_EMU_RACE)
   uint32_t seen[32][32] = {};  // race check: seen[l][k] = last warp_epoch of lane k that is ordered before lane l
+#endif
 };
 
 struct Block {
   uint3 index{};
+  dim3 shape{0, 0, 0};
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   unsigned live = 0;
@@ -51,7 +54,7 @@ struct Block {
   // Shared memory: offsets by slot id (0 = not placed in this block yet), see rt_shared.h.
   std::vector<uint32_t> slots;
   char* arena = nullptr;
-  size_t arena_used = 0, static_bytes = 0;
+  size_t arena_used = 0, static_bytes = 0;  // bytes of the arena from its start, of __shared__ variables
   char* dynamic_base = nullptr;
   // Race check.
   uint32_t number = 0, first_epoch = 0, epoch = 0;

@@ -17,31 +17,43 @@ inline uint3 unlinear(uint64_t i, const dim3& d) {
           static_cast<unsigned>(i / d.x / d.y)};
 }
 
+// Blocks of one launch have the same shape, so most of a thread's state is there already.
+inline void reset_threads(Block& b, const dim3& shape) {
+  const unsigned count = shape.x * shape.y * shape.z;
+  b.live = count;
+  b.unstarted = b.arrived = b.votes = b.votes_result = 0;
+  b.first_arrival = nullptr;
+  b.warps.assign((count + 31) / 32, Warp{});
+  const bool same = b.shape.x == shape.x && b.shape.y == shape.y && b.shape.z == shape.z;
+  if (!same) b.threads.assign(count, Thread{});
+  b.shape = shape;
+  for (unsigned i = 0; i < count; ++i) {
+    Thread& t = b.threads[i];
+    if (!same) {
+      t.block = &b;
+      t.index = unlinear(i, shape);
+      t.number = static_cast<uint16_t>(i);
+    }
+    t.done = false;
+    t.wait = Wait::nothing;
+    t.warp_epoch = 1;
+    b.warps[i / 32].lanes[i % 32] = &t;
+    b.warps[i / 32].exists |= 1u << (i % 32);
+  }
+}
+
 inline void prepare_block(Worker& w, size_t position, uint64_t number) {
   if (w.blocks.size() <= position) {
     w.blocks.push_back(std::make_unique<Block>());
     w.arenas.push_back(std::make_unique<char[]>(kArenaBytes + kDynamicAlign));
     const auto base = reinterpret_cast<uintptr_t>(w.arenas.back().get());
     w.blocks.back()->arena = reinterpret_cast<char*>((base + kDynamicAlign - 1) & ~(kDynamicAlign - 1));
-    race_note_shared(w.blocks.back()->arena);
+    set_access(w.blocks.back()->arena, kArenaBytes, false);
   }
   Block& b = *w.blocks[position];
-  const unsigned count = w.config->block.x * w.config->block.y * w.config->block.z;
   b.index = unlinear(number, w.config->grid);
   b.number = static_cast<uint32_t>(number);
-  b.live = count;
-  b.unstarted = b.arrived = b.votes = b.votes_result = 0;
-  b.first_arrival = nullptr;
-  b.threads.assign(count, Thread{});
-  b.warps.assign((count + 31) / 32, Warp{});
-  for (unsigned i = 0; i < count; ++i) {
-    Thread& t = b.threads[i];
-    t.block = &b;
-    t.index = unlinear(i, w.config->block);
-    t.number = static_cast<uint16_t>(i);
-    b.warps[i / 32].lanes[i % 32] = &t;
-    b.warps[i / 32].exists |= 1u << (i % 32);
-  }
+  reset_threads(b, w.config->block);
   reset_shared(b, w.config->shared_bytes);
   race_block_begin(b);
 }

@@ -12,7 +12,6 @@
 #if !defined(STITCH_EMU_RACE)
 
 namespace stitch_emu {
-inline void race_note_shared(char*) {}
 inline void race_block_begin(Block&) {}
 inline void race_barrier(Block&) {}
 inline void race_grid_barrier() {}
@@ -64,7 +63,6 @@ struct RaceState {
   uintptr_t cached_number[64] = {};
   Page* cached_page[64] = {};
   size_t page_limit = 0;
-  std::vector<uintptr_t> arenas;
   uintptr_t code_base = 0;
   std::string module;
   std::set<std::pair<uint32_t, uint32_t>> reported;
@@ -80,11 +78,8 @@ inline constexpr int kMaxRaces = 16;
 
 void race_settle_pending();
 
-inline void race_note_shared(char* arena) { race().arenas.push_back(reinterpret_cast<uintptr_t>(arena)); }
 inline bool race_is_shared(uintptr_t a) {
-  for (uintptr_t base : race().arenas)
-    if (a - base < (1u << 20)) return true;
-  return false;
+  return worker && worker->running && a - reinterpret_cast<uintptr_t>(worker->running->block->arena) < (1u << 20);
 }
 inline void race_block_begin(Block& b) {
   b.first_epoch = b.epoch = ++race().epoch;
@@ -264,9 +259,10 @@ inline void race_cell(Cell& cell, const Access& now, AccessKind kind, bool share
 inline void race_access(uintptr_t address, size_t bytes, AccessKind kind, void* return_address) {
   if (!worker || !worker->running) return;
   if (!race().pending.empty()) race_settle_pending();
-  if (worker->stacks.contains(address)) return;  // a thread's own locals
+  if (address - reinterpret_cast<uintptr_t>(worker->current->bottom) < worker->current->bytes) return;  // own locals
   Thread& t = *worker->running;
   const bool shared = race_is_shared(address);
+  if (!shared && worker->stacks.contains(address)) return;
   Access now;
   now.epoch = t.block->epoch;
   now.warp_epoch = t.warp_epoch;

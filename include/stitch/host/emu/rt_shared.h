@@ -38,7 +38,7 @@ inline char* place(Block& block, size_t bytes, size_t align) {
 }
 
 inline void reset_shared(Block& block, size_t dynamic_bytes) {
-  set_access(block.arena, kArenaBytes, false);
+  set_access(block.arena, block.arena_used, false);
   block.slots.assign(block.slots.size(), 0);
   block.arena_used = 0;
   block.static_bytes = 0;

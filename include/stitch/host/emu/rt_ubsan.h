@@ -30,7 +30,7 @@ struct UbsanBounds {
 }
 }  // namespace stitch_emu
 
-extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismatch_v1_abort(void* data, void* pointer) {
+extern "C" void __ubsan_handle_type_mismatch_v1_abort(void* data, void* pointer) {
   const auto& d = *static_cast<stitch_emu::UbsanMismatch*>(data);
   const size_t align = size_t{1} << d.log_alignment;
   char text[256];
@@ -40,14 +40,14 @@ extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_type_mismat
     snprintf(text, sizeof text, "address %p is not aligned to %zu bytes as %s needs", pointer, align, d.type->name);
   stitch_emu::ubsan_fault(pointer ? "misaligned" : "null_pointer", text, d.at);
 }
-extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_out_of_bounds_abort(void* data, void* index) {
+extern "C" void __ubsan_handle_out_of_bounds_abort(void* data, void* index) {
   const auto& d = *static_cast<stitch_emu::UbsanBounds*>(data);
   char text[256];
   snprintf(text, sizeof text, "index %ld is out of bounds of %s", static_cast<long>(reinterpret_cast<intptr_t>(index)),
            d.array->name);
   stitch_emu::ubsan_fault("out_of_bounds", text, d.at);
 }
-extern "C" __attribute__((visibility("hidden"))) void __ubsan_handle_divrem_overflow_abort(void* data, void*, void*) {
+extern "C" void __ubsan_handle_divrem_overflow_abort(void* data, void*, void*) {
   stitch_emu::ubsan_fault("divide_by_zero", "integer division by zero or overflow",
                           *static_cast<stitch_emu::UbsanLocation*>(data));
 }
