@@ -1,18 +1,21 @@
 #include "ir/bundle.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <set>
 
 #include "base/files.h"
 #include "base/json_util.h"
+#include "ir/generate.h"
 #include "ir/safetensors.h"
 
 namespace stitch::ir {
 namespace {
 
 constexpr uintmax_t kMaxProgramJson = 256u << 20;
+constexpr size_t kMaxCases = 10000;
 
 bool safe_case_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 &&
@@ -26,6 +29,8 @@ Result<fs::path> member(const fs::path& folder, const fs::path& relative) {
   const fs::path real = fs::weakly_canonical(path, ec), root = fs::weakly_canonical(folder, ec);
   const auto inside = std::mismatch(root.begin(), root.end(), real.begin(), real.end()).first == root.end();
   if (ec || !inside) return fail(ErrorKind::bad_input, "{} leads out of the bundle; do not use this bundle.", path.string());
+  // Opening a pipe or a device could wait for ever.
+  if (fs::exists(path, ec) && !fs::is_regular_file(path, ec)) return fail(ErrorKind::bad_input, "{} is no plain file; do not use this bundle.", path.string());
   return path;
 }
 
@@ -41,6 +46,9 @@ Result<TensorInfo> read_info(const Json& j, const std::string& what) {
     if (!e.is_number_integer()) return fail(ErrorKind::bad_input, "{} has a shape that is no list of integers.", what);
     info.type.shape.push_back(e.get<int64_t>());
   }
+  if (j.contains("parameter")) {
+    STITCH_TRY(info.parameter, get_bool(j, "parameter", what));
+  }
   if (!j.contains("generator") || j.at("generator").is_null()) return info;
   const Json& g = j.at("generator");
   Generator gen;
@@ -49,6 +57,8 @@ Result<TensorInfo> read_info(const Json& j, const std::string& what) {
     return fail(ErrorKind::bad_input, "{} has the unknown generator \"{}\".", what, gen.kind);
   STITCH_TRY(gen.a, get_number(g, "a", what));
   STITCH_TRY(gen.b, get_number(g, "b", what));
+  if (!std::isfinite(gen.a) || !std::isfinite(gen.b) || std::abs(gen.a) > 1e18 || std::abs(gen.b) > 1e18)
+    return fail(ErrorKind::bad_input, "{} has a generator with impossible bounds.", what);
   STITCH_TRY(const int64_t seed, get_integer(g, "seed", what));
   gen.seed = static_cast<uint64_t>(seed);
   info.generator = gen;
@@ -83,6 +93,40 @@ Result<Graph> read_graph(const Json& j, const std::string& file) {
   return g;
 }
 
+// {"tensor": i}, {"value": scalar}, {"tuple": [...]}, {"list": [...]} or {"dict": {...}}; `tensors` is how many i may name.
+// parse_json has limited the depth.
+Status check_spec(const Json& spec, size_t tensors, const std::string& what) {
+  const auto wrong = [&] { return fail(ErrorKind::bad_input, "{} is no valid tree of arguments; the bundle is damaged.", what); };
+  if (!spec.is_object() || spec.size() != 1) return wrong();
+  const std::string& kind = spec.begin().key();
+  const Json& body = spec.begin().value();
+  if (kind == "tensor") return body.is_number_unsigned() && body.get<uint64_t>() < tensors ? Status{} : wrong();
+  if (kind == "value") return body.is_primitive() ? Status{} : wrong();
+  if (kind == "dict" ? !body.is_object() : (kind != "tuple" && kind != "list") || !body.is_array()) return wrong();
+  for (const Json& child : body) STITCH_CHECK_OK(check_spec(child, tensors, what));
+  return {};
+}
+
+Status read_specs(const Json& j, const std::string& file, Bundle& b) {
+  b.input_spec = j.value("input_spec", Json());
+  b.output_spec = j.value("output_spec", Json());
+  const auto user = static_cast<size_t>(std::count_if(b.graph.outputs.begin(), b.graph.outputs.end(), [](const Output& o) { return o.kind == Output::Kind::user; }));
+  if (!b.input_spec.is_null()) STITCH_CHECK_OK(check_spec(b.input_spec, b.inputs.size(), fmt::format("\"input_spec\" in {}", file)));
+  if (!b.output_spec.is_null()) STITCH_CHECK_OK(check_spec(b.output_spec, user, fmt::format("\"output_spec\" in {}", file)));
+  return {};
+}
+
+Status read_case_names(const Json& j, const std::string& file, Bundle& b) {
+  STITCH_TRY(const Json* cases, get_array(j, "cases", file));
+  if (cases->size() > kMaxCases) return fail(ErrorKind::bad_input, "{} names {} cases; at most {} are allowed.", file, cases->size(), kMaxCases);
+  for (const Json& c : *cases) {
+    if (!c.is_string() || !safe_case_name(c.get<std::string>()))
+      return fail(ErrorKind::bad_input, "{} names a case that is no plain name; do not use this bundle.", file);
+    b.case_names.push_back(c.get<std::string>());
+  }
+  return {};
+}
+
 Status check_version(const Json& j, const std::string& file) {
   STITCH_TRY(const std::string format, get_string(j, "format", file));
   STITCH_TRY(const int64_t version, get_integer(j, "version", file));
@@ -113,6 +157,12 @@ Json info_json(const TensorInfo& i) {
   return j;
 }
 
+Json weight_json(const TensorInfo& i) {
+  Json j = info_json(i);
+  j["parameter"] = i.parameter;
+  return j;
+}
+
 Json bundle_json(const Bundle& b) {
   Json graph = Json::array(), inputs = Json::array(), weights = Json::array();
   const std::string text = print(b.graph);
@@ -122,7 +172,7 @@ Json bundle_json(const Bundle& b) {
     at = end + 1;
   }
   for (const TensorInfo& i : b.inputs) inputs.push_back(info_json(i));
-  for (const TensorInfo& i : b.weights) weights.push_back(info_json(i));
+  for (const TensorInfo& i : b.weights) weights.push_back(weight_json(i));
   return Json{{"format", "stitch"},
               {"version", kBundleVersion},
               {"name", b.name},
@@ -138,72 +188,102 @@ Json bundle_json(const Bundle& b) {
               {"has_weights", b.has_weights}};
 }
 
-Status check_finite(const Tensor& t, const std::string& file) {
+Status check_finite(const Tensor& t, bool infinities, const std::string& file) {
   if (!is_floating(t.type.dtype)) return {};
   const int64_t n = numel(t.type.shape);
-  for (int64_t i = 0; i < n; ++i)
-    if (std::isnan(get(t, i)))
-      return fail(ErrorKind::bad_input, "The weight \"{}\" in {} is NaN at element {}; repair the weights and capture again.", t.name, file, i);
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = get(t, i);
+    if (std::isfinite(v) || (infinities && std::isinf(v))) continue;
+    return fail(ErrorKind::bad_input, "The weight \"{}\" in {} is {} at element {}; repair the weights and capture again.", t.name, file, std::isnan(v) ? "NaN" : "infinite", i);
+  }
   return {};
 }
 
-// A tensor of the file by name, with the type the graph wants.
-Result<Tensor> take(const SafetensorsFile& f, const fs::path& file, const std::string& name, const TensorType& type) {
+// The entry of a tensor, which must have the type the graph wants; nullptr if it is not stored but generated.
+Result<const SafetensorsFile::Entry*> entry_of(const SafetensorsFile& f, const fs::path& file, const std::string& name, const TensorType& type, bool generated) {
   const auto* entry = f.find(name);
+  if (!entry && generated) return nullptr;
   if (!entry) return fail(ErrorKind::bad_input, "{} lacks the tensor \"{}\"; the bundle is incomplete.", file.string(), name);
   if (!(entry->type == type))
     return fail(ErrorKind::bad_input, "\"{}\" in {} is {}, but the program needs {}.", name, file.string(), to_string(entry->type), to_string(type));
-  return f.read(*entry);
+  return entry;
+}
+
+// A tensor of the file by name, or made by its generator.
+Result<Tensor> take(const SafetensorsFile& f, const fs::path& file, const std::string& name, const TensorInfo& info, std::string_view salt = "") {
+  STITCH_TRY(const SafetensorsFile::Entry* entry, entry_of(f, file, name, info.type, info.generator.has_value()));
+  if (!entry) return generate(info, salt);
+  STITCH_TRY(Tensor t, f.read(*entry));
+  t.name = info.name;
+  return t;
+}
+
+bool all_generated(const std::vector<TensorInfo>& infos) {
+  return std::all_of(infos.begin(), infos.end(), [](const TensorInfo& i) { return i.generator.has_value(); });
+}
+
+// Headers only: every tensor that the program needs is there with the right type.
+Status check_files(const Bundle& b) {
+  if (b.has_weights && !all_generated(b.weights)) {
+    STITCH_TRY(const fs::path file, member(b.folder, "weights.safetensors"));
+    STITCH_TRY(const SafetensorsFile f, SafetensorsFile::open(file));
+    for (const TensorInfo& w : b.weights) STITCH_CHECK_OK(entry_of(f, file, w.name, w.type, w.generator.has_value()).map([](auto) {}));
+  }
+  for (const std::string& c : b.case_names) {
+    STITCH_TRY(const fs::path file, member(b.folder, fs::path("cases") / (c + ".safetensors")));
+    STITCH_TRY(const SafetensorsFile f, SafetensorsFile::open(file));
+    for (const TensorInfo& i : b.inputs) STITCH_CHECK_OK(entry_of(f, file, "input." + i.name, i.type, i.generator.has_value()).map([](auto) {}));
+  }
+  return {};
+}
+
+Result<Bundle> bundle_from_json(const Json& j, const std::string& what) {
+  STITCH_CHECK_OK(check_version(j, what));
+  Bundle b;
+  STITCH_TRY(b.name, get_string(j, "name", what));
+  STITCH_TRY(b.mode, get_string(j, "mode", what));
+  if (b.mode != "eval" && b.mode != "train") return fail(ErrorKind::bad_input, "{} has the mode \"{}\", which is neither eval nor train.", what, b.mode.substr(0, 40));
+  STITCH_TRY(b.graph, read_graph(j, what));
+  STITCH_TRY(b.inputs, read_infos(j, "inputs", b.graph, b.graph.inputs(), what));
+  STITCH_TRY(b.weights, read_infos(j, "weights", b.graph, b.graph.weights(), what));
+  STITCH_CHECK_OK(read_origin(j, what, b));
+  STITCH_CHECK_OK(read_specs(j, what, b));
+  STITCH_TRY(b.has_weights, get_bool(j, "has_weights", what));
+  STITCH_CHECK_OK(read_case_names(j, what, b));
+  return b;
 }
 
 }  // namespace
 
 Result<Bundle> read_bundle(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return fail(ErrorKind::bad_input, "{} is not a .stitch folder; capture the program first.", folder.string());
-  STITCH_TRY(const fs::path file, member(folder, "program.json"));
   std::error_code ec;
+  if (!fs::is_directory(folder, ec)) return fail(ErrorKind::bad_input, "{} is not a .stitch folder; capture the program first.", folder.string());
+  STITCH_TRY(const fs::path file, member(folder, "program.json"));
   if (fs::file_size(file, ec) > kMaxProgramJson && !ec) return fail(ErrorKind::bad_input, "{} is larger than a program can be.", file.string());
   STITCH_TRY(const std::string text, read_file(file));
   STITCH_TRY(const Json j, parse_json(text, file.string()));
-  const std::string what = file.string();
-  STITCH_CHECK_OK(check_version(j, what));
-  Bundle b;
+  STITCH_TRY(Bundle b, bundle_from_json(j, file.string()));
   b.folder = folder;
-  STITCH_TRY(b.name, get_string(j, "name", what));
-  STITCH_TRY(b.mode, get_string(j, "mode", what));
-  STITCH_TRY(b.graph, read_graph(j, what));
-  STITCH_TRY(b.inputs, read_infos(j, "inputs", b.graph, b.graph.inputs(), what));
-  STITCH_TRY(b.weights, read_infos(j, "weights", b.graph, b.graph.weights(), what));
-  STITCH_CHECK_OK(read_origin(j, what, b));
-  b.input_spec = j.value("input_spec", Json());
-  b.output_spec = j.value("output_spec", Json());
-  STITCH_TRY(b.has_weights, get_bool(j, "has_weights", what));
-  STITCH_TRY(const Json* cases, get_array(j, "cases", what));
-  for (const Json& c : *cases) {
-    if (!c.is_string() || !safe_case_name(c.get<std::string>()))
-      return fail(ErrorKind::bad_input, "{} names a case that is no plain name; do not use this bundle.", what);
-    b.case_names.push_back(c.get<std::string>());
-  }
-  if (b.has_weights && !b.weights.empty()) {
-    STITCH_TRY(const fs::path weights, member(folder, "weights.safetensors"));
-    STITCH_CHECK_OK(SafetensorsFile::open(weights).map([](const auto&) {}));
-  }
-  for (const std::string& c : b.case_names) {
-    STITCH_TRY(const fs::path path, member(folder, fs::path("cases") / (c + ".safetensors")));
-    STITCH_CHECK_OK(SafetensorsFile::open(path).map([](const auto&) {}));
-  }
+  STITCH_CHECK_OK(check_files(b));
   return b;
 }
 
 Result<std::vector<Tensor>> read_weights(const Bundle& b) {
   std::vector<Tensor> out;
   if (b.weights.empty()) return out;
+  if (all_generated(b.weights)) {
+    for (const TensorInfo& w : b.weights) {
+      STITCH_TRY(Tensor t, generate(w, ""));
+      out.push_back(std::move(t));
+    }
+    return out;
+  }
   if (!b.has_weights) return fail(ErrorKind::bad_input, "{} holds no weights; capture it again without --no-weights.", b.folder.string());
   STITCH_TRY(const fs::path file, member(b.folder, "weights.safetensors"));
   STITCH_TRY(const SafetensorsFile f, SafetensorsFile::open(file));
   for (const TensorInfo& w : b.weights) {
-    STITCH_TRY(Tensor t, take(f, file, w.name, w.type));
-    STITCH_CHECK_OK(check_finite(t, file.string()));
+    STITCH_TRY(Tensor t, take(f, file, w.name, w));
+    STITCH_CHECK_OK(check_finite(t, !w.parameter, file.string()));
     out.push_back(std::move(t));
   }
   return out;
@@ -216,52 +296,87 @@ Result<Case> read_case(const Bundle& b, const std::string& name) {
   Case c;
   c.name = name;
   for (const TensorInfo& i : b.inputs) {
-    STITCH_TRY(Tensor t, take(f, file, "input." + i.name, i.type));
-    t.name = i.name;
+    STITCH_TRY(Tensor t, take(f, file, "input." + i.name, i, name));
     c.inputs.push_back(std::move(t));
   }
-  const bool has_expected = std::any_of(f.entries().begin(), f.entries().end(), [](const auto& e) { return e.name.rfind("expected.", 0) == 0; });
+  const bool has_expected = std::any_of(f.entries().begin(), f.entries().end(), [](const auto& e) { return e.name.starts_with("expected."); });
   if (!has_expected) return c;
   for (const Output& o : b.graph.outputs) {
-    STITCH_TRY(Tensor t, take(f, file, "expected." + o.name, b.graph.type_of(o.value)));
-    t.name = o.name;
+    STITCH_TRY(Tensor t, take(f, file, "expected." + o.name, {o.name, b.graph.type_of(o.value), {}}));
     c.expected.push_back(std::move(t));
   }
   return c;
 }
 
+namespace {
+
+// What would make the written bundle unreadable is a mistake of the caller, found before anything is written.
+Status check_contents(const Bundle& b, const std::vector<Tensor>& weights, const std::vector<Case>& cases) {
+  const auto matches = [](const Tensor& t, const TensorType& type) { return t.type == type && t.data.size() == static_cast<size_t>(bytes_of(type)); };
+  if (!weights.empty() && weights.size() != b.weights.size()) return fail(ErrorKind::internal, "The bundle \"{}\" names {} weights, {} are given.", b.name, b.weights.size(), weights.size());
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (weights[i].name != b.weights[i].name || !matches(weights[i], b.weights[i].type))
+      return fail(ErrorKind::internal, "The weight \"{}\" does not match its entry in the bundle \"{}\".", weights[i].name, b.name);
+  for (const Case& c : cases) {
+    bool good = safe_case_name(c.name) && c.inputs.size() == b.inputs.size() && (c.expected.empty() || c.expected.size() == b.graph.outputs.size());
+    for (size_t i = 0; good && i < c.inputs.size(); ++i) good = matches(c.inputs[i], b.inputs[i].type);
+    for (size_t i = 0; good && i < c.expected.size(); ++i) good = matches(c.expected[i], b.graph.type_of(b.graph.outputs[i].value));
+    if (!good) return fail(ErrorKind::internal, "The case \"{}\" does not match the inputs and outputs of the bundle \"{}\".", c.name, b.name);
+  }
+  return {};
+}
+
+Status write_case(const fs::path& file, const Bundle& b, const Case& c) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    tensors.push_back(c.inputs[i]);
+    tensors.back().name = "input." + b.inputs[i].name;
+  }
+  for (size_t i = 0; i < c.expected.size(); ++i) {
+    tensors.push_back(c.expected[i]);
+    tensors.back().name = "expected." + b.graph.outputs[i].name;
+  }
+  return write_safetensors(file, tensors);
+}
+
+Status write_contents(const fs::path& folder, const Bundle& b, const std::vector<Tensor>& weights, const std::vector<Case>& cases) {
+  Bundle full = b;
+  full.has_weights = !weights.empty() || b.weights.empty();
+  full.case_names.clear();
+  for (const Case& c : cases) full.case_names.push_back(c.name);
+  const Json json = bundle_json(full);
+  STITCH_CHECK_OK(bundle_from_json(json, fmt::format("The bundle \"{}\"", b.name)).map([](const Bundle&) {}));
+  STITCH_CHECK_OK(make_folder(folder / "cases"));
+  if (!weights.empty()) STITCH_CHECK_OK(write_safetensors(folder / "weights.safetensors", weights));
+  for (const Case& c : cases) STITCH_CHECK_OK(write_case(folder / "cases" / (c.name + ".safetensors"), full, c));
+  return write_file(folder / "program.json", dump(json, 1) + "\n");
+}
+
+}  // namespace
+
 Status write_bundle(const fs::path& folder, const Bundle& b, const std::vector<Tensor>& weights, const std::vector<Case>& cases) {
-  const fs::path target = fs::absolute(folder);
-  const fs::path staging = target.parent_path() / fmt::format(".{}.tmp", target.filename().string());
-  remove_tree(staging);
-  const auto write_all = [&]() -> Status {
-    STITCH_CHECK_OK(make_folder(staging / "cases"));
-    Bundle full = b;
-    full.has_weights = !weights.empty() || b.weights.empty();
-    full.case_names.clear();
-    if (!weights.empty()) STITCH_CHECK_OK(write_safetensors(staging / "weights.safetensors", weights));
-    for (const Case& c : cases) {
-      if (!safe_case_name(c.name)) return fail(ErrorKind::internal, "\"{}\" is not a case name.", c.name);
-      std::vector<Tensor> tensors;
-      for (size_t i = 0; i < c.inputs.size(); ++i) {
-        tensors.push_back(c.inputs[i]);
-        tensors.back().name = "input." + b.inputs[i].name;
-      }
-      for (size_t i = 0; i < c.expected.size(); ++i) {
-        tensors.push_back(c.expected[i]);
-        tensors.back().name = "expected." + b.graph.outputs[i].name;
-      }
-      STITCH_CHECK_OK(write_safetensors(staging / "cases" / (c.name + ".safetensors"), tensors));
-      full.case_names.push_back(c.name);
-    }
-    return write_file(staging / "program.json", dump(bundle_json(full), 1) + "\n");
-  };
-  Status s = write_all();
+  STITCH_CHECK_OK(check_contents(b, weights, cases));
+  fs::path target = fs::absolute(folder).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();
   std::error_code ec;
+  const bool old = fs::exists(fs::symlink_status(target, ec));
+  if (old && !fs::is_regular_file(target / "program.json", ec))
+    return fail(ErrorKind::bad_input, "{} exists and is no .stitch bundle; choose another name or remove it.", target.string());
+  const std::string stem = fmt::format(".{}.{}", target.filename().string(), ::getpid());
+  const fs::path staging = target.parent_path() / (stem + ".new"), aside = target.parent_path() / (stem + ".old");
+  remove_tree(staging);
+  Status s = write_contents(staging, b, weights, cases);
   if (s) {
-    remove_tree(target);
-    fs::rename(staging, target, ec);
-    if (ec) s = fail(ErrorKind::environment, "{} cannot be put in place: {}.", target.string(), ec.message());
+    ec.clear();
+    if (old) fs::rename(target, aside, ec);
+    if (!ec) fs::rename(staging, target, ec);
+    if (ec) {
+      s = fail(ErrorKind::environment, "{} cannot be put in place: {}.", target.string(), ec.message());
+      std::error_code back;
+      if (old && !fs::exists(target, back)) fs::rename(aside, target, back);
+    } else {
+      remove_tree(aside);
+    }
   }
   if (!s) remove_tree(staging);
   return s;

@@ -32,6 +32,7 @@ struct TensorInfo {
   std::string name;
   TensorType type;
   std::optional<Generator> generator;
+  bool parameter = false;  // weights: a trained parameter; buffers and lifted constants may hold infinities (masks)
 };
 
 // Flags that decide in which precision the reference computes (PyTorch's defaults here).
@@ -70,11 +71,12 @@ struct Bundle {
 
 // Reads and checks program.json (version, graph rules, declared sizes against files). Tensor bytes are not read.
 Result<Bundle> read_bundle(const std::filesystem::path& folder);
-// Tensor data, in graph order. Checks names, dtypes, shapes and file length. NaN or Inf in weights is an error naming
-// the tensor and the first bad index.
+// Tensor data, in graph order. Checks names, dtypes, shapes and file length. NaN in a weight or Inf in a parameter is an error
+// naming the tensor and the first bad index. Weights and inputs with a generator that are not stored are generated.
 Result<std::vector<Tensor>> read_weights(const Bundle&);
 Result<Case> read_case(const Bundle&, const std::string& name);
-// Writes a complete bundle next to its place and renames it there; nothing half-written stays on failure.
+// Writes a complete bundle next to its place and renames it there; nothing half-written stays on failure. Replaces a bundle, but
+// refuses to replace any other folder or file. The bundle is checked as read_bundle would; with no `weights` it has none.
 Status write_bundle(const std::filesystem::path& folder, const Bundle&, const std::vector<Tensor>& weights,
                     const std::vector<Case>& cases);
 

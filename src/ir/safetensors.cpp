@@ -26,14 +26,19 @@ constexpr Name kNames[] = {{DType::f64, "F64"}, {DType::f32, "F32"}, {DType::f16
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
+  explicit Reader(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~Reader() { if (fd_ >= 0) ::close(fd_); }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
   bool ok() const { return fd_ >= 0; }
+  bool is_file() const {
+    struct stat s {};
+    return ::fstat(fd_, &s) == 0 && S_ISREG(s.st_mode);
+  }
   uint64_t size() const {
     struct stat s {};
-    return ::fstat(fd_, &s) == 0 && S_ISREG(s.st_mode) ? static_cast<uint64_t>(s.st_size) : 0;
+    return ::fstat(fd_, &s) == 0 ? static_cast<uint64_t>(s.st_size) : 0;
   }
   bool read(void* to, uint64_t n, uint64_t at) const {
     auto* p = static_cast<char*>(to);
@@ -102,6 +107,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& file)
   const std::string name = file.string();
   const Reader reader(file);
   if (!reader.ok()) return fail(ErrorKind::bad_input, "{} cannot be opened ({}); the bundle is incomplete.", name, std::strerror(errno));
+  if (!reader.is_file()) return fail(ErrorKind::bad_input, "{} is no plain file; write the bundle again.", name);
   const uint64_t size = reader.size();
   uint64_t header_size = 0;
   if (size < 8 || !reader.read(&header_size, 8, 0)) return fail(ErrorKind::bad_input, "{} is cut off; write the bundle again.", name);
@@ -115,6 +121,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& file)
   for (const auto& [key, value] : header.items()) {
     if (key == "__metadata__") continue;
     STITCH_TRY(Entry e, read_entry(key, value, name, 8 + header_size, size));
+    out.by_name_.emplace(e.name, out.entries_.size());
     out.entries_.push_back(std::move(e));
   }
   std::vector<Entry> sorted = out.entries_;
@@ -129,9 +136,8 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& file)
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
-  for (const Entry& e : entries_)
-    if (e.name == name) return &e;
-  return nullptr;
+  const auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? nullptr : &entries_[it->second];
 }
 
 Result<Tensor> SafetensorsFile::read(const Entry& e) const {
@@ -146,6 +152,9 @@ Status write_safetensors(const std::filesystem::path& file, const std::vector<Te
   Json header = Json::object();
   uint64_t at = 0;
   for (const Tensor& t : tensors) {
+    if (header.contains(t.name)) return fail(ErrorKind::internal, "Two tensors named \"{}\" cannot go into {}.", t.name, file.string());
+    if (t.data.size() != static_cast<size_t>(bytes_of(t.type)))
+      return fail(ErrorKind::internal, "The tensor \"{}\" holds {} bytes, but {} needs {}.", t.name, t.data.size(), to_string(t.type), bytes_of(t.type));
     const auto* name = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.dtype == t.type.dtype; });
     header[t.name] = {{"dtype", name->name}, {"shape", t.type.shape}, {"data_offsets", {at, at + t.data.size()}}};
     at += t.data.size();

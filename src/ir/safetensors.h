@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -24,14 +26,15 @@ class SafetensorsFile {
 
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry* find(std::string_view name) const;
-  Result<Tensor> read(const Entry&) const;
+  Result<Tensor> read(const Entry&) const;  // only this tensor's bytes
 
  private:
   std::filesystem::path file_;
   std::vector<Entry> entries_;
+  std::unordered_map<std::string, size_t> by_name_;
 };
 
-// Atomic; nothing half-written stays.
+// Atomic; nothing half-written stays. Two tensors of one name, or bytes that do not fit a type, are an internal error.
 Status write_safetensors(const std::filesystem::path& file, const std::vector<Tensor>& tensors);
 
 }  // namespace stitch::ir
