@@ -170,7 +170,7 @@ class Lowerer:
                 continue
             self._check(tensor, spec.target)
             self.env[node] = self.g.add("weight", types=(tensor.dtype, tuple(tensor.shape)), name=spec.target)
-            self.weights.append(dict(name=spec.target, tensor=tensor, parameter=parameter or "BUFFER" in str(spec.kind)))
+            self.weights.append(dict(name=spec.target, tensor=tensor, parameter=parameter))
 
     @staticmethod
     def _check(tensor, name):

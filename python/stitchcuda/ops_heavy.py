@@ -296,7 +296,9 @@ def recurrent(c, node, args, kwargs):
     if name == "lstm" and len(params) and len(state[0].shape) == 3 and state[0].shape[2] != state[1].shape[2]:
         raise unsupported(f"LSTM with projections (proj_size) is not supported{c.where(node)}.")
     named = dict(has_biases=bool(has_biases), num_layers=int(layers), bidirectional=bool(bidirectional), batch_first=bool(batch_first))
-    types = c.meta(node)
+    # PyTorch's shape rule for fake tensors gives lstm's states an extra dim; the states really keep their shapes.
+    states = state if name == "lstm" else [state]
+    types = [c.meta(node)[0], *((s.dtype, s.shape) for s in states)]
     if name == "lstm":
         return c.g.add("lstm", [x, state[0], state[1], list(params)], types, **named)
     if name == "gru":
