@@ -20,7 +20,7 @@ std::vector<std::string> target_flags() {
 }
 
 Command common(const HostCompileOptions& o, const fs::path& include_root) {
-  Command c = {"g++", "-std=gnu++20", "-g1", "-fPIC", "-pthread", "-I", (include_root / "stitch/host").string(), "-I",
+  Command c = {"g++", "-std=gnu++20", "-g1", "-fPIC", "-pthread", "-DSTITCH_HOST_EMULATOR=1", "-I", (include_root / "stitch/host").string(), "-I",
                include_root.string()};
   for (const std::string& flag : target_flags()) c.push_back(flag);
   if (o.sanitize == Sanitize::address) {
