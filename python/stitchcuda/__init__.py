@@ -1,1 +1,1 @@
-"""The Python side of stitchcuda: everything that needs PyTorch, and nothing else."""
+"""The Python side of stitchcuda: what must run inside PyTorch. Everything else is the C++ program."""

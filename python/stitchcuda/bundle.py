@@ -1,63 +1,68 @@
-"""Writes a .stitch bundle (docs/bundle.md): beside its place first, then renamed, so that no half-written bundle stays."""
-
-from __future__ import annotations
+"""Writes a `.stitch` folder (docs/bundle.md), beside its place first and then renamed: never half of one."""
 
 import errno
 import json
 import os
 import shutil
+import tempfile
 
-import torch
+from safetensors.torch import save_file
 
-from . import ir
 from .errors import CaptureError
 
 
-def tensor_info(name, dtype, shape, **more):
-    return {"name": name, "dtype": ir.DTYPES[dtype], "shape": [int(e) for e in shape], "generator": None, **more}
+def _plain(tensors):
+    """Contiguous copies that share no memory, as the container wants."""
+    return {name: t.detach().cpu().clone().contiguous() for name, t in tensors.items()}
 
 
-def program_json(captured, *, name, origin, precision, cases, has_weights) -> dict:
-    nodes = captured.graph.nodes
-    generators = {r["name"]: {"kind": r["kind"], "a": r["a"], "b": r["b"], "seed": origin["seed"]} for r in captured.random}
-    return {
-        "format": "stitch", "version": 1, "name": name, "mode": captured.mode, "origin": origin, "precision": precision,
-        "graph": captured.graph.lines(),
-        "inputs": [{**tensor_info(n["name"], *n["types"][0]), "generator": generators.get(n["name"])} for n in nodes if n["op"] == "input"],
-        "weights": [tensor_info(w["name"], w["tensor"].dtype, w["tensor"].shape, parameter=w["parameter"]) for w in captured.weights],
-        "input_spec": captured.input_spec, "output_spec": captured.output_spec, "cases": cases, "has_weights": has_weights,
-    }
+def _refused(folder, error):
+    if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):
+        return CaptureError("environment", f"The disk that holds {folder} is full; free some space and run again.")
+    return CaptureError("environment", f"{folder} cannot be written: {getattr(error, 'strerror', None) or error}.")
 
 
-def _savable(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().cpu().contiguous().clone()
+def to_text(program):
+    """JSON with one line per member, and per entry of the long lists: readable and diffable."""
+    members = []
+    for key, value in program.items():
+        if isinstance(value, list) and value:
+            text = "[\n" + ",\n".join("  " + json.dumps(v) for v in value) + "\n ]"
+        else:
+            text = json.dumps(value)
+        members.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
-def write(folder: str, program: dict, weights: dict | None, cases: dict):
-    from safetensors.torch import save_file
-
+def write(folder, program, weights, cases):
+    """program: the content of program.json. weights: name -> tensor or None. cases: [(name, {tensor name: tensor})]."""
     folder = os.path.abspath(folder)
-    staging = os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.{os.getpid()}.tmp")
+    parent = os.path.dirname(folder)
     try:
-        shutil.rmtree(staging, ignore_errors=True)
-        os.makedirs(os.path.join(staging, "cases"))
+        os.makedirs(parent, exist_ok=True)
+        if os.path.exists(folder) and not os.path.isfile(os.path.join(folder, "program.json")) and os.listdir(folder):
+            raise CaptureError("bad_input", f"{folder} exists and is no .stitch folder; choose another output.")
+        staging = tempfile.mkdtemp(prefix="." + os.path.basename(folder) + ".", dir=parent)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    try:
+        os.chmod(staging, 0o755)
         if weights:
-            save_file({k: _savable(v) for k, v in weights.items()}, os.path.join(staging, "weights.safetensors"))
-        for case, tensors in cases.items():
-            save_file({k: _savable(v) for k, v in tensors.items()}, os.path.join(staging, "cases", case + ".safetensors"))
-        with open(os.path.join(staging, "program.json"), "w") as f:
-            json.dump(program, f, indent=1)
-            f.write("\n")
-            f.flush()
-            os.fsync(f.fileno())
-        if os.path.isdir(folder):
-            shutil.rmtree(folder)
+            save_file(_plain(weights), os.path.join(staging, "weights.safetensors"))
+        if cases:
+            os.mkdir(os.path.join(staging, "cases"))
+        for name, tensors in cases:
+            save_file(_plain(tensors), os.path.join(staging, "cases", name + ".safetensors"))
+        with open(os.path.join(staging, "program.json"), "w", encoding="utf-8") as f:
+            f.write(to_text(program))
+        for path, _, files in os.walk(staging):
+            for name in files:
+                os.chmod(os.path.join(path, name), 0o644)
+        shutil.rmtree(folder, ignore_errors=True)
         os.rename(staging, folder)
-    except Exception as e:
-        shutil.rmtree(staging, ignore_errors=True)
-        code = getattr(e, "errno", None)
-        if code == errno.ENOSPC or "No space left" in str(e):
-            raise CaptureError("environment", f"The disk holding {folder} is full; free some space and run again.") from e
-        if isinstance(e, OSError):
-            raise CaptureError("environment", f"The bundle {folder} cannot be written: {e.strerror or e}.") from e
+    except Exception as error:
+        if isinstance(error, OSError) or "No space left" in str(error):  # safetensors has its own error type
+            raise _refused(folder, error) from error
         raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""ATen -> IR. `registry` holds the handlers, one module per family; `lower` walks an exported program."""

@@ -1,0 +1,121 @@
+"""One capture, from the target to the bundle on disk."""
+
+import gc
+import sys
+import time
+
+import torch
+
+from . import bundle, cost, problem as problems, reference
+from .errors import CaptureError, at_line, detail_of, one_line
+from .export import export, functional, lower_program, positional
+
+_AUTO_WEIGHT_BYTES = 4 << 30
+
+
+def progress(text):
+    print(f"progress: {text}", file=sys.stderr, flush=True)
+
+
+def capture_guarded(target, out, options):
+    """{"ok": true, ...} or {"error": ...}; nothing escapes."""
+    try:
+        return {"ok": True, **capture(target, out, options)}
+    except CaptureError as error:
+        return {"error": error.as_json()}
+    except KeyboardInterrupt:
+        return {"error": {"kind": "environment", "message": "Capture was interrupted.", "detail": ""}}
+    except MemoryError as error:
+        message = f"Memory ran out during capture{at_line(error)}; use smaller inputs or --no-weights."
+        return {"error": {"kind": "environment", "message": message, "detail": detail_of(error)}}
+    except BaseException as error:  # noqa: BLE001
+        return {"error": {"kind": "internal", "message": f"Capture failed ({one_line(error)}); please report it.", "detail": detail_of(error)}}
+
+
+def capture(target, out, options):
+    started = time.monotonic()
+    progress(f"importing {target}")
+    problem = problems.load(target, options.inputs)
+    module, captured, real = _export(problem, options)
+    graph = captured.graph
+    moved, flops = cost.estimate(graph)
+    expected = real and cost.is_small(graph) if options.expected == "auto" else options.expected == "yes"
+    if expected and not real:
+        raise CaptureError("bad_input", "Expected outputs need weights; drop --no-weights or --expected yes.")
+    weights, cases = {}, []
+    if real:
+        stored = {w.name for w in graph.weights}
+        weights = {name: t for name, (_, t) in captured.weights.items() if name in stored}
+    for i in range(max(1, options.cases) if expected else 0):
+        progress(f"running the module for case {i + 1} of {max(1, options.cases)}")
+        cases.append((f"{i:03d}", reference.run_case(problem, module, captured, options.seed + i)))
+    if out:
+        progress("writing the bundle")
+        bundle.write(out, _program_json(problem, module, captured, cases, real, options), weights, cases)
+    gc.collect()
+    return {"name": problem.name, "nodes": len(graph.nodes), "inputs": len(graph.inputs), "weights": len(graph.weights),
+            "outputs": len(graph.outputs), "bytes": moved, "flops": flops, "has_weights": real, "expected": bool(expected),
+            "random_inputs": list(captured.random_inputs), "ops": sorted({n.op for n in graph.nodes}),
+            "seconds": round(time.monotonic() - started, 3)}
+
+
+def _export(problem, options):
+    """(module, captured program, whether the module's weights are real)."""
+    dropout = options.train_dropout == "input"
+    if problem.program is not None:
+        progress("reading the exported program")
+        program = functional(problem.program)
+        return problem.build(options.seed), lower_program(program, {}, allow_dropout_input=dropout), not options.no_weights
+    mode = problems.new_fake_mode()
+    module = problems.build_fake(problem, mode, options.seed)
+    real = not options.no_weights and (options.weights or module is None or _weight_bytes(module) <= _AUTO_WEIGHT_BYTES)
+    if module is None or real:
+        progress("building the module")
+        module = problem.build(options.seed)
+    args, kwargs = positional(module.forward, *problems.fake_arguments(problem, mode, options.seed))
+    progress("exporting")
+    program = export(module, args, kwargs)
+    progress("lowering")
+    return module, lower_program(program, first_names(module), allow_dropout_input=dropout), real
+
+
+def _weight_bytes(module):
+    return sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
+
+
+def first_names(module):
+    """State-dict name -> the first name of the same tensor."""
+    first, names = {}, {}
+    for named in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)):
+        for name, tensor in named:
+            names[name] = first.setdefault(id(tensor), name)
+    return names
+
+
+def _program_json(problem, module, captured, cases, real, options):
+    graph = captured.graph
+    inputs = []
+    for node in graph.inputs:
+        entry = _tensor_json(node)
+        if node.name in captured.random_inputs:
+            kind, a, b = captured.random_inputs[node.name]
+            entry["generator"] = {"kind": kind, "a": a, "b": b, "seed": options.seed + len(inputs)}
+            entry["random"] = True
+        inputs.append(entry)
+    weights = []
+    for node in graph.weights:
+        kind = captured.weights[node.name][0]
+        weights.append({**_tensor_json(node), "parameter": kind == "parameter", "kind": kind})
+    return {
+        "format": "stitch", "version": 1, "name": problem.name, "mode": "train" if module.training and problem.program is None else "eval",
+        "origin": {"file": problem.file, "sha256": problem.sha256, "kind": problem.kind, "torch_version": torch.__version__,
+                   "seed": options.seed},
+        "precision": {"allow_tf32_matmul": torch.backends.cuda.matmul.allow_tf32, "allow_tf32_conv": torch.backends.cudnn.allow_tf32},
+        "graph": graph.lines(), "inputs": inputs, "weights": weights, "input_spec": captured.input_spec,
+        "output_spec": captured.output_spec, "cases": [name for name, _ in cases], "has_weights": real,
+    }
+
+
+def _tensor_json(node):
+    dtype, shape = node.types[0]
+    return {"name": node.name, "dtype": dtype, "shape": list(shape), "generator": None}
