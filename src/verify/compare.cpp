@@ -8,8 +8,6 @@
 #include <cstring>
 #include <limits>
 
-#include "ir/ops.h"
-
 namespace stitch::verify {
 namespace {
 
@@ -239,47 +237,7 @@ void compare_floats(Comparison& c, const ir::Tensor& got, const ir::Tensor& exac
   if (c.ok && std::sqrt(norms.got) > allowed) c.ok = false;
 }
 
-bool has_convolution(const ir::Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const ir::Node& n) { return n.op && n.op->cls == ir::OpClass::convolution; });
-}
-
-// 0 = fp64 graph, 1 = fp32, 2 = tf32, 3 = fp16, 4 = bf16.
-int coarseness(hw::PrecisionClass precision, const ir::Graph& graph, const ir::PrecisionFlags& flags) {
-  bool any_float = false, only_f64 = true;
-  int level = 1;
-  for (const auto& node : graph.nodes)
-    for (const auto& type : node.types) {
-      if (!ir::is_floating(type.dtype)) continue;
-      any_float = true;
-      only_f64 = only_f64 && type.dtype == DType::f64;
-      if (type.dtype == DType::f16) level = std::max(level, 3);
-      if (type.dtype == DType::bf16) level = 4;
-    }
-  if (any_float && only_f64) return 0;
-  switch (precision) {
-    case hw::PrecisionClass::fp32: break;
-    case hw::PrecisionClass::default_flags:
-      if ((flags.allow_tf32_conv && has_convolution(graph)) || flags.allow_tf32_matmul) level = std::max(level, 2);
-      break;
-    case hw::PrecisionClass::tf32: level = std::max(level, 2); break;
-    case hw::PrecisionClass::fp16: level = std::max(level, 3); break;
-    case hw::PrecisionClass::bf16: level = 4; break;
-  }
-  return level;
-}
-
 }  // namespace
-
-Tolerance tolerance_of(hw::PrecisionClass precision, const ir::Graph& graph, const ir::PrecisionFlags& flags) {
-  static const Tolerance table[] = {{1e-10, 1e-11}, {1e-4, 2e-5}, {5e-3, 1e-3}, {1e-2, 2e-3}, {5e-2, 1e-2}};
-  return table[coarseness(precision, graph, flags)];
-}
-
-double roundoff_of(hw::PrecisionClass precision, const ir::Graph& graph, const ir::PrecisionFlags& flags) {
-  static const double table[] = {0x1p-53, 0x1p-24, 0x1p-11, 0x1p-11, 0x1p-8};
-  return table[coarseness(precision, graph, flags)];
-}
 
 Comparison compare(const std::string& output, const ir::Tensor& got, const ir::Tensor& exact,
                    std::span<const ir::Tensor> references, Tolerance tolerance, uint16_t poison) {

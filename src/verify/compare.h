@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "hw/device.h"
-#include "ir/bundle.h"
 #include "ir/tensor.h"
 
 namespace stitch::verify {
@@ -19,13 +18,6 @@ namespace stitch::verify {
 struct Tolerance {
   double max = 0, norm = 0;
 };
-
-// Bounds of a precision class for this graph: the coarsest of the class itself and the float types the graph computes
-// in (a graph of f16 nodes cannot be held to an fp32 bound). TF32 counts in class `default` only if the graph has a
-// convolution that may use it.
-Tolerance tolerance_of(hw::PrecisionClass, const ir::Graph&, const ir::PrecisionFlags&);
-// Unit roundoff of the arithmetic that the class allows for this graph: the size of the perturbations that model it.
-double roundoff_of(hw::PrecisionClass, const ir::Graph&, const ir::PrecisionFlags&);
 
 struct WrongElement {
   std::vector<int64_t> index;

@@ -14,7 +14,7 @@ Status Judge::set_inputs(std::vector<ir::Tensor> inputs) {
 
 Status Judge::draw_until(int draws) {
   for (; drawn_ < draws; ++drawn_) {
-    STITCH_TRY(auto reference, oracle_.reference(inputs_, drawn_));
+    STITCH_TRY(auto reference, oracle_.reference(inputs_, drawn_, rounding_));
     references_.push_back(std::move(reference));
   }
   return {};

@@ -23,7 +23,8 @@ struct Judgement {
 
 class Judge {
  public:
-  Judge(Oracle& oracle, Tolerance tolerance) : oracle_(oracle), tolerance_(tolerance) {}
+  // `rounding`: size of the perturbations that model the reference's own rounding (rounding.h).
+  Judge(Oracle& oracle, Tolerance tolerance, double rounding) : oracle_(oracle), tolerance_(tolerance), rounding_(rounding) {}
 
   // Oracle's answer for a set, computed after the candidate has answered; kept for the calls below.
   Status set_inputs(std::vector<ir::Tensor> inputs);
@@ -39,6 +40,7 @@ class Judge {
 
   Oracle& oracle_;
   Tolerance tolerance_;
+  double rounding_;
   std::vector<ir::Tensor> inputs_, exact_;
   std::vector<std::vector<ir::Tensor>> references_;
   int drawn_ = 0;

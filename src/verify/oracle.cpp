@@ -8,30 +8,30 @@ namespace {
 
 class InterpreterOracle final : public Oracle {
  public:
-  InterpreterOracle(const ir::Graph& graph, std::vector<ir::Tensor> weights, double roundoff, int64_t memory_limit)
-      : graph_(graph), weights_(std::move(weights)), roundoff_(roundoff) {
+  InterpreterOracle(const ir::Graph& graph, std::vector<ir::Tensor> weights, int64_t memory_limit)
+      : graph_(graph), weights_(std::move(weights)) {
     options_.memory_limit = memory_limit;
   }
 
   Result<std::vector<ir::Tensor>> exact(const std::vector<ir::Tensor>& inputs) override {
-    return evaluate(values_of(inputs, 0), values_of(weights_, 0), false);
+    return evaluate(values_of(inputs, 0, 0), values_of(weights_, 0, 0), false);
   }
 
-  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw) override {
+  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw, double size) override {
     const auto seed = static_cast<uint64_t>(draw);
-    return evaluate(values_of(inputs, seed), values_of(weights_, seed ? seed + 1000000 : 0), true);
+    return evaluate(values_of(inputs, seed, size), values_of(weights_, seed ? seed + 1000000 : 0, size), true);
   }
 
   std::string name() const override { return "interpreter in fp64"; }
 
  private:
   // seed 0: as they are.
-  std::vector<interp::Value> values_of(const std::vector<ir::Tensor>& tensors, uint64_t seed) const {
+  std::vector<interp::Value> values_of(const std::vector<ir::Tensor>& tensors, uint64_t seed, double size) const {
     std::vector<interp::Value> out;
     for (size_t k = 0; k < tensors.size(); ++k) {
       auto v = interp::from_tensor(tensors[k]);
       if (seed)
-        for (size_t i = 0; i < v.f.size(); ++i) v.f[i] *= 1 + roundoff_ * perturbation(seed, k, i);
+        for (size_t i = 0; i < v.f.size(); ++i) v.f[i] *= 1 + size * perturbation(seed, k, i);
       out.push_back(std::move(v));
     }
     return out;
@@ -48,14 +48,13 @@ class InterpreterOracle final : public Oracle {
 
   const ir::Graph& graph_;
   std::vector<ir::Tensor> weights_;
-  double roundoff_;
   interp::Options options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Oracle> interpreter_oracle(const ir::Graph& graph, std::vector<ir::Tensor> weights, double roundoff, int64_t memory_limit) {
-  return std::make_unique<InterpreterOracle>(graph, std::move(weights), roundoff, memory_limit);
+std::unique_ptr<Oracle> interpreter_oracle(const ir::Graph& graph, std::vector<ir::Tensor> weights, int64_t memory_limit) {
+  return std::make_unique<InterpreterOracle>(graph, std::move(weights), memory_limit);
 }
 
 }  // namespace stitch::verify

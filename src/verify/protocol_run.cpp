@@ -87,7 +87,7 @@ void count(Tally& tally, const Item& item, const SetResult& r) {
 // PyTorch's stored outputs must themselves pass against the oracle; if not, one of the two is wrong and no verdict on
 // anybody else can be trusted.
 Status check_oracle(const CheckContext& c, Judge& judge, const ir::Case& stored) {
-  Judge agreement(*c.oracle, tolerance_of(hw::PrecisionClass::default_flags, c.bundle.graph, c.bundle.precision));
+  Judge agreement(*c.oracle, tolerance_of(hw::PrecisionClass::default_flags, c.bundle.graph, c.bundle.precision), c.special_rounding);
   STITCH_CHECK_OK(agreement.set_inputs(stored.inputs));
   STITCH_TRY(auto j, agreement.judge(stored.expected, run::kPoisonNan));
   if (!j.ok) {
@@ -129,7 +129,7 @@ run::Outcome<SetRun> call_twice(Session& session, const std::vector<ir::Tensor>&
 
 Result<SetResult> judge_set(const CheckContext& c, const Item& item, const std::vector<ir::Tensor>& inputs, const SetRun& run, bool measure,
                             Tally& tally, Verdict& v) {
-  Judge judge(*c.oracle, c.tolerance);
+  Judge judge(*c.oracle, c.tolerance, item.kind == Item::Kind::property ? c.special_rounding : c.roundoff);
   STITCH_CHECK_OK(judge.set_inputs(inputs));
   if (item.stored && !item.stored->expected.empty()) STITCH_CHECK_OK(check_oracle(c, judge, *item.stored));
   STITCH_TRY(auto first, judge.judge(run.first, run::kPoisonNan, measure));

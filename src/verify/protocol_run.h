@@ -8,6 +8,7 @@
 
 #include "verify/inputs.h"
 #include "verify/judge.h"
+#include "verify/rounding.h"
 #include "verify/session.h"
 #include "verify/verify.h"
 
@@ -22,6 +23,7 @@ struct CheckContext {
   std::vector<ir::Case> cases;
   Oracle* oracle = nullptr;
   Tolerance tolerance;
+  double roundoff = 0, special_rounding = 0;  // size of perturbations on ordinary and on special data (rounding.h)
   uint64_t seed = 0;
   std::function<double()> seconds_spent;
 };

@@ -220,22 +220,21 @@ namespace {
 
 class TorchOracle final : public Oracle {
  public:
-  TorchOracle(ReferenceWorker& worker, double roundoff) : worker_(worker), roundoff_(roundoff) {}
-  Result<std::vector<ir::Tensor>> exact(const std::vector<ir::Tensor>& inputs) override { return worker_.evaluate(inputs, true, 0, roundoff_); }
-  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw) override {
-    return worker_.evaluate(inputs, false, draw, roundoff_);
+  explicit TorchOracle(ReferenceWorker& worker) : worker_(worker) {}
+  Result<std::vector<ir::Tensor>> exact(const std::vector<ir::Tensor>& inputs) override { return worker_.evaluate(inputs, true, 0, 0); }
+  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw, double size) override {
+    return worker_.evaluate(inputs, false, draw, size);
   }
   std::string name() const override { return "PyTorch in fp64 on " + worker_.device_name(); }
 
  private:
   ReferenceWorker& worker_;
-  double roundoff_;
 };
 
 }  // namespace
 
-std::unique_ptr<Oracle> torch_oracle(ReferenceWorker& worker, double roundoff) {
-  return std::make_unique<TorchOracle>(worker, roundoff);
+std::unique_ptr<Oracle> torch_oracle(ReferenceWorker& worker) {
+  return std::make_unique<TorchOracle>(worker);
 }
 
 }  // namespace stitch::verify

@@ -51,6 +51,6 @@ class ReferenceWorker {
 };
 
 // Exact and reference answers from that process. The worker must outlive it.
-std::unique_ptr<Oracle> torch_oracle(ReferenceWorker&, double roundoff);
+std::unique_ptr<Oracle> torch_oracle(ReferenceWorker&);
 
 }  // namespace stitch::verify

@@ -96,11 +96,11 @@ std::optional<CandidateFailure> time_block(const CheckContext& c, Session& sessi
 }
 
 // Judges one timed call against the oracle, on the sampled elements.
-Status check_sample(const CheckContext& c, ReferenceWorker* reference, const TimedSample& s, double roundoff, Measured& m) {
+Status check_sample(const CheckContext& c, ReferenceWorker* reference, const TimedSample& s, Measured& m) {
   std::vector<ir::Tensor> exact;
   auto answers = [&](bool fp64, int draw) -> Result<std::vector<ir::Tensor>> {
-    if (reference) return reference->evaluate(s.inputs, fp64, draw, roundoff, &s.where);
-    STITCH_TRY(auto whole, fp64 ? c.oracle->exact(s.inputs) : c.oracle->reference(s.inputs, draw));
+    if (reference) return reference->evaluate(s.inputs, fp64, draw, c.roundoff, &s.where);
+    STITCH_TRY(auto whole, fp64 ? c.oracle->exact(s.inputs) : c.oracle->reference(s.inputs, draw, c.roundoff));
     std::vector<ir::Tensor> parts;
     for (size_t i = 0; i < whole.size(); ++i) parts.push_back(sampled(whole[i], s.where[i]));
     return parts;
@@ -199,7 +199,7 @@ Result<std::unique_ptr<SpeedRun>> SpeedRun::start(const ir::Bundle& bundle, cons
   return s;
 }
 
-std::unique_ptr<Oracle> SpeedRun::oracle(double roundoff) { return reference_ ? torch_oracle(*reference_, roundoff) : nullptr; }
+std::unique_ptr<Oracle> SpeedRun::oracle() { return reference_ ? torch_oracle(*reference_) : nullptr; }
 
 Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c, Session& session, Verdict& v) {
   const std::optional<CandidateFailure> fine;
@@ -210,7 +210,6 @@ Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c,
     for (const auto& mode : c.options.baselines) v.baselines.push_back({mode, std::nullopt, "Not run: the candidate is wrong."});
     return fine;
   }
-  const double roundoff = roundoff_of(c.options.precision, c.bundle.graph, c.bundle.precision);
   const auto flush_bytes = static_cast<uint64_t>(2 * session.worker().l2_bytes());
   std::mt19937_64 random(c.seed ^ 0x71e5);
   const auto base = draw_inputs(c.bundle, c.models, random() | 1, Property::none, c.sample);
@@ -253,7 +252,7 @@ Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c,
     for (const auto& s : samples) {
       const auto before = c.seconds_spent();
       if (!every_call && random() % 8 != 0) continue;
-      STITCH_CHECK_OK(check_sample(c, reference_.get(), s, roundoff, into));
+      STITCH_CHECK_OK(check_sample(c, reference_.get(), s, into));
       if (!reference_ && c.seconds_spent() - before > kInterpreterSeconds) every_call = false;
     }
     samples.clear();
@@ -264,7 +263,7 @@ Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c,
   const auto last = next_inputs(c, base, random);
   auto after = session.run(last, 0, 0, run::kPoisonNan);
   if (!after) return std::optional(after.error());
-  Judge judge(*c.oracle, c.tolerance);
+  Judge judge(*c.oracle, c.tolerance, c.roundoff);
   STITCH_CHECK_OK(judge.set_inputs(last));
   STITCH_TRY(auto final_judgement, judge.judge(*after, run::kPoisonNan));
   if (!final_judgement.ok && m.first_wrong.empty()) m.first_wrong = "After timing: " + final_judgement.sentence;

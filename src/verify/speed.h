@@ -25,7 +25,7 @@ class SpeedRun {
   ~SpeedRun();
 
   // PyTorch in fp64 on the GPU, or nullptr when it is not available or cannot run this program in fp64.
-  std::unique_ptr<Oracle> oracle(double roundoff);
+  std::unique_ptr<Oracle> oracle();
 
   // Interleaved timing and its guards. Inner failure: the candidate broke during a timed call.
   Result<std::optional<run::CandidateFailure>> measure(const CheckContext&, Session&, Verdict&);

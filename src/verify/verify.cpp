@@ -102,7 +102,7 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
   const auto& bundle = run.bundle;
   STITCH_TRY(auto weights, ir::read_weights(bundle));
   STITCH_TRY(auto cases, read_cases(bundle));
-  CheckContext context{bundle, run.options, run.progress, {}, std::nullopt, {}, nullptr, {}, v.seed, [&run] { return run.seconds(); }};
+  CheckContext context{bundle, run.options, run.progress, {}, std::nullopt, {}, nullptr, {}, 0, 0, v.seed, [&run] { return run.seconds(); }};
   if (!cases.empty()) context.sample = cases.front();
   context.cases = std::move(cases);
   context.models = infer_models(bundle, context.sample);
@@ -112,7 +112,8 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
   v.precision.precision_class = hw::name_of(run.options.precision);
   v.precision.tolerance_max = context.tolerance.max;
   v.precision.tolerance_norm = context.tolerance.norm;
-  const double roundoff = roundoff_of(run.options.precision, bundle.graph, bundle.precision);
+  context.roundoff = roundoff_of(run.options.precision, bundle.graph, bundle.precision);
+  context.special_rounding = summation_error(context.roundoff, longest_sum(bundle.graph));
 
   auto spec = worker_spec(run.options, library, cuda);
   std::unique_ptr<SpeedRun> speed;
@@ -122,7 +123,7 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
     spec.cudart = libraries.cudart;
     spec.library_folders = libraries.folders;
     STITCH_TRY(speed, SpeedRun::start(bundle, run.options, weights, v));
-    oracle = speed->oracle(roundoff);
+    oracle = speed->oracle();
     // A model may refuse fp64 or not fit twice into the GPU's memory: find out before anybody is judged.
     if (oracle)
       if (auto probe = oracle->exact(draw_inputs(bundle, context.models, 1, Property::none, context.sample)); !probe) {
@@ -130,7 +131,7 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
         oracle.reset();
       }
   }
-  if (!oracle) oracle = interpreter_oracle(bundle.graph, weights, roundoff);
+  if (!oracle) oracle = interpreter_oracle(bundle.graph, weights);
   context.oracle = oracle.get();
   v.precision.oracle = oracle->name();
 

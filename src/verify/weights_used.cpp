@@ -29,11 +29,11 @@ Result<std::optional<run::CandidateFailure>> check_weights_are_used(const CheckC
   const auto altered = altered_weights(weights, 0.25, c.seed ^ 0xa17e);
   STITCH_TRY(auto started, Session::start(c.bundle, spec, altered));
   if (!started) return std::optional(started.error());
-  auto oracle = interpreter_oracle(c.bundle.graph, altered, roundoff_of(c.options.precision, c.bundle.graph, c.bundle.precision));
+  auto oracle = interpreter_oracle(c.bundle.graph, altered);
   const auto inputs = draw_inputs(c.bundle, c.models, c.seed ^ 0xa17f, Property::none, c.sample);
   auto got = (*started)->run(inputs, 0, 0, run::kPoisonNan);
   if (!got) return std::optional(got.error());
-  Judge judge(*oracle, c.tolerance);
+  Judge judge(*oracle, c.tolerance, c.roundoff);
   STITCH_CHECK_OK(judge.set_inputs(inputs));
   STITCH_TRY(auto j, judge.judge(*got, run::kPoisonNan));
   settle(v, "weights_used", j.ok ? "" : "With other weights the result is wrong: the program carries its own. " + j.sentence,

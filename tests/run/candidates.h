@@ -47,12 +47,12 @@ extern "C" const char* stitch_last_error(const stitch_program*) { return g_error
 #endif
 extern "C" void stitch_destroy(stitch_program* p) { delete p; }
 static void honest(stitch_program* p, const float* x, float* y) { for (int i = 0; i < 256; ++i) y[i] = x[i] * p->w[i % 64]; }
-#define RUN(body)                                                                                             \
+#define RUN(...)                                                                                              \
   extern "C" int stitch_run(stitch_program* p, const DLTensor* const* in, const DLTensor* const* out, void*) { \
     float* x = static_cast<float*>(in[0]->data);                                                              \
     float* y = static_cast<float*>(out[0]->data);                                                             \
     (void)x; (void)y; (void)p;                                                                                \
-    body                                                                                                      \
+    __VA_ARGS__                                                                                               \
     return 0;                                                                                                 \
   }
 )cpp";

@@ -69,9 +69,9 @@ TEST(ReferenceWorker, AnswersInDoublePrecisionAndRepeats) {
   Setting s;
   auto worker = ReferenceWorker::start(s.bundle, s.spec);
   ASSERT_TRUE(worker) << worker.error().message << worker.error().detail;
-  auto oracle = torch_oracle(**worker, 0x1p-24);
+  auto oracle = torch_oracle(**worker);
   auto exact = oracle->exact(example_inputs()), again = oracle->exact(example_inputs());
-  auto reference = oracle->reference(example_inputs(), 0), moved = oracle->reference(example_inputs(), 1);
+  auto reference = oracle->reference(example_inputs(), 0, 0x1p-24), moved = oracle->reference(example_inputs(), 1, 0x1p-24);
   ASSERT_TRUE(exact && again && reference && moved) << exact.error().message << exact.error().detail;
   ASSERT_EQ(exact->size(), 2u);
   // Train mode updates the running mean in place; the second call must start from the captured one again.

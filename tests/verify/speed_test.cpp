@@ -26,7 +26,7 @@ class ScaleOracle final : public Oracle {
     for (int64_t i = 0; i < 256; ++i) ir::set(y, i, ir::get(inputs[0], i) * ir::get(w_, i % 64));
     return std::vector<ir::Tensor>{y};
   }
-  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int) override { return exact(inputs); }
+  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int, double) override { return exact(inputs); }
   std::string name() const override { return "test oracle"; }
 
  private:
@@ -66,7 +66,7 @@ Timed time_candidate(const std::string& source) {
   options.baselines = {"eager"};
   options.device = *hw::find_device("h200");
   const Progress progress;
-  CheckContext context{bundle, options, progress, infer_models(bundle, std::nullopt), std::nullopt, {}, &oracle, {1e-4, 2e-5}, 99, [] { return 0.0; }};
+  CheckContext context{bundle, options, progress, infer_models(bundle, std::nullopt), std::nullopt, {}, &oracle, {1e-4, 2e-5}, 0x1p-24, 0x1p-20, 99, [] { return 0.0; }};
   run::WorkerSpec spec;
   spec.candidate = build_candidate(source, kCudaManifest);
   spec.cuda = true;
