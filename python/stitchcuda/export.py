@@ -1,7 +1,10 @@
 """torch.export of a module, and the lowering of the exported program to an IR graph."""
 
 import contextlib
+import functools
 import inspect
+import os
+import re
 import warnings
 
 import torch
@@ -9,7 +12,7 @@ import torch.utils._pytree as pytree
 from torch._C import DispatchKey
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from .errors import CaptureError, at_line, detail_of, one_line
+from .errors import CaptureError, at_line, detail_of, is_user_file, one_line
 from .ir import Output, Value
 from .lowering.context import dtype_name
 from .lowering.lower import Lowering
@@ -54,15 +57,109 @@ def _recurrent_shapes_only():
                 decomposition_table[op] = decomposition
 
 
+@contextlib.contextmanager
+def _composites_of(program):
+    """run_decompositions({}) keeps every composite operator by overriding all of PyTorch's (0.4 s); those of the program do."""
+    import torch.export.exported_program as implementation
+    name = "_collect_all_valid_cia_ops"
+    original = getattr(implementation, name, None)
+    if original is None:
+        yield
+        return
+    present = {n.target for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
+               for n in m.graph.nodes if n.op == "call_function"}
+    keep = {op for op in original() if op in present}
+    setattr(implementation, name, lambda: keep)
+    try:
+        yield
+    finally:
+        setattr(implementation, name, original)
+
+
+def _functional(program):
+    with _composites_of(program):
+        return program.run_decompositions({})
+
+
+# State kept in attributes ---------------------------------------------------------------------------------------------------
+def state_tensors(module):
+    """Every tensor a module holds under a name: parameters, buffers and plain attributes."""
+    found = {}
+    for prefix, part in module.named_modules():
+        for holder in (part._parameters, part._buffers, vars(part)):
+            for name, value in holder.items():
+                if isinstance(value, torch.Tensor):
+                    found[f"{prefix}.{name}" if prefix else name] = value
+    return found
+
+
+@contextlib.contextmanager
+def _watched(module, assigned):
+    """forward() returns (result, [new values of the attributes it assigned]) and `assigned` lists their names: torch.export
+    itself drops such assignments (`self.hidden = ...`)."""
+    original = module.forward
+    own = "forward" in vars(module)
+
+    @functools.wraps(original)
+    def forward(*args, **kwargs):
+        before = state_tensors(module)
+        result = original(*args, **kwargs)
+        after = state_tensors(module)
+        assigned[:] = [name for name, value in after.items() if name in before and value is not before[name]]
+        return (result, [after[name] for name in assigned]) if assigned else result
+
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if own:
+            module.forward = original
+        else:
+            del module.forward
+
+
+def _make_buffer(module, path):
+    """A plain tensor attribute that forward() changes in place becomes a buffer (outside the state dict)."""
+    prefix, _, name = path.rpartition(".")
+    part = module.get_submodule(prefix)
+    tensor = getattr(part, name)
+    delattr(part, name)
+    part.register_buffer(name, tensor, persistent=False)
+
+
 # Export -----------------------------------------------------------------------------------------------------------------------
+class Exported:
+    def __init__(self, program, assigned=(), plain=()):
+        self.program = program
+        self.assigned = list(assigned)  # names of attributes whose new values are the program's last results
+        self.plain = set(plain)         # names of tensors that are neither parameters nor buffers
+
+
 def export(module, args, kwargs):
     """The functional ATen program of module(*args, **kwargs), with high-level operators kept whole."""
+    registered = {n for n, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]}
+    plain = {name for name in state_tensors(module) if name not in registered}
+    for _ in range(len(plain) + 1):
+        try:
+            program, assigned = _export_once(module, args, kwargs)
+            return Exported(program, assigned, plain)
+        except CaptureError as error:
+            mutated = re.search(r"Constant (\S+) is mutated in the forward", error.message)
+            if not mutated or mutated[1] not in plain:
+                raise
+            _make_buffer(module, mutated[1])
+    raise CaptureError("internal", "The module's attributes cannot be captured.")
+
+
+def _export_once(module, args, kwargs):
     fastpath = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # its fused kernels exist for eager CPU/CUDA only
+    assigned = []
     try:
-        with _recurrent_shapes_only(), torch.no_grad(), warnings.catch_warnings():
+        with _recurrent_shapes_only(), _watched(module, assigned), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.export.export(module, tuple(args), dict(kwargs), strict=False).run_decompositions({})
+            program = _functional(torch.export.export(module, tuple(args), dict(kwargs), strict=False))
+            return program, assigned
     except CaptureError:
         raise
     except Exception as error:  # noqa: BLE001  (user code runs in here: anything can happen)
@@ -75,7 +172,7 @@ def functional(program):
     """The functional form of an already exported program."""
     with _recurrent_shapes_only(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return program.run_decompositions({})
+        return Exported(_functional(program))
 
 
 def explain(error):
@@ -97,9 +194,6 @@ def explain(error):
 
 def _user_code_line(text):
     """Export's messages quote the user's line as '  File "x.py", line 3, in forward'."""
-    import os
-    import re
-    from .errors import is_user_file
     found = [f for f in re.findall(r'File "([^"]+)", line (\d+)', text) if is_user_file(f[0])]
     return f" at {os.path.basename(found[-1][0])}:{found[-1][1]}" if found else ""
 
@@ -114,33 +208,35 @@ class Captured:
         self.random_inputs = {}
         self.input_spec = None
         self.output_spec = None
-        self.program = None
 
 
-def lower_program(program, names, *, allow_dropout_input=False):
+def lower_program(exported, names, *, allow_dropout_input=False):
     """`names` maps a state-dict name to the first name of the same tensor (tied weights appear once)."""
+    program = exported.program
     lowering = Lowering(allow_dropout_input)
-    signature = program.graph_signature
+    lowering.stateful = set(exported.assigned)
     captured = Captured()
-    captured.program = program
-    env, inputs = _placeholders(program, lowering, names, captured)
+    env, inputs = _placeholders(exported, lowering, names, captured)
     results = lowering.run_graph(program.graph_module, env)
     graph = lowering.context.graph
-    user, mutated = _outputs(program, lowering, results, names, inputs)
+    user, mutated = _outputs(exported, lowering, results, names)
     _require_tensor(user)
-    graph.outputs = [Output(v, f"output{i}") for i, v in enumerate(v for v in user if isinstance(v, Value))] + mutated
+    user_outputs = [Output(v, f"output{i}") for i, v in enumerate(v for v in user if isinstance(v, Value))]
+    read = graph.reachable([*user_outputs, *mutated])
+    # A plain attribute that is written but never read is scratch space, not state.
+    graph.outputs = user_outputs + [o for o in mutated if o.mutates_weight not in exported.plain or o.mutates_weight in read]
     graph.remove_dead()
     captured.graph = graph
     for name, tensor in lowering.weight_tensors.items():
         captured.weights.setdefault(name, ("constant", tensor))
     captured.random_inputs = lowering.random_inputs
-    captured.output_spec = _tree_of_results(program, user)
+    captured.output_spec = _tree_of_results(exported, user)
     captured.input_spec = _tree_of_inputs(program, inputs)
-    del signature
     return captured
 
 
-def _placeholders(program, lowering, names, captured):
+def _placeholders(exported, lowering, names, captured):
+    program = exported.program
     env, inputs = {}, {}
     holes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
@@ -152,21 +248,24 @@ def _placeholders(program, lowering, names, captured):
             else:
                 env[node] = spec.arg.value if isinstance(spec.arg, ConstantArgument) else node.meta.get("val")
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            env[node] = _weight(program, lowering, spec, node, names, captured)
+            env[node] = _weight(exported, lowering, spec, node, names, captured)
         elif spec.kind == InputKind.CONSTANT_TENSOR:
             env[node] = lowering.constant(spec.target, program.constants[spec.target])
+            if isinstance(env[node], Value):
+                captured.weights[env[node].node.name] = ("constant", program.constants[spec.target])
         else:
             raise CaptureError("unsupported", f"The program takes {spec.arg.name}, a {spec.kind.name.lower()}, which cannot be captured.")
     return env, inputs
 
 
-def _weight(program, lowering, spec, node, names, captured):
+def _weight(exported, lowering, spec, node, names, captured):
     name = names.get(spec.target, spec.target)
     existing = next((w for w in lowering.context.graph.weights if w.name == name), None)
     if existing is not None:
         return Value(existing)
+    program = exported.program
     tensor = program.state_dict.get(spec.target, program.constants.get(spec.target))
-    kind = "parameter" if spec.kind == InputKind.PARAMETER else "buffer"
+    kind = "parameter" if spec.kind == InputKind.PARAMETER else "constant" if spec.target in exported.plain else "buffer"
     captured.weights[name] = (kind, tensor)
     return lowering.add_leaf("weight", name, *_type_of(node, f"the {kind} {name}"))
 
@@ -180,21 +279,28 @@ def _type_of(node, what):
     return dtype_name(val.dtype, f" ({what})"), tuple(val.shape)
 
 
-def _outputs(program, lowering, results, names, inputs):
-    user, mutated = [], []
-    for spec, value in zip(program.graph_signature.output_specs, results):
+def _outputs(exported, lowering, results, names):
+    """(forward()'s results in order, plain values included; outputs that carry a changed weight's or input's new value)."""
+    user, mutated = [], {}
+    tensor = lowering.context.tensor
+    for spec, value in zip(exported.program.graph_signature.output_specs, results):
         if spec.kind == OutputKind.USER_OUTPUT:
-            user.append(lowering.context.tensor(value) if not _is_plain(value) else value)
+            user.append(value if _is_plain(value) else tensor(value))
         elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             name = names.get(spec.target, spec.target)
-            mutated.append(Output(lowering.context.tensor(value), f"new_{name}", mutates_weight=name))
+            mutated[name] = Output(tensor(value), f"new_{name}", mutates_weight=name)
         elif spec.kind == OutputKind.USER_INPUT_MUTATION:
-            mutated.append(Output(lowering.context.tensor(value), f"new_{spec.target}", mutates_input=spec.target))
+            mutated["input " + spec.target] = Output(tensor(value), f"new_{spec.target}", mutates_input=spec.target)
         else:
             raise CaptureError("unsupported", f"The program returns a {spec.kind.name.lower()}, which cannot be captured.")
-    done = {o.mutates_weight for o in mutated}
-    mutated += [Output(v, f"new_{n}", mutates_weight=n) for n, v in lowering.mutations.items() if n not in done]
-    return user, mutated
+    for name, value in lowering.mutations.items():
+        mutated.setdefault(name, Output(value, f"new_{name}", mutates_weight=name))
+    # An assigned attribute's last value is the assigned one, whatever was done in place before.
+    for name in reversed(exported.assigned):
+        value, name = user.pop(), names.get(name, name)
+        if any(w.name == name for w in lowering.context.graph.weights):
+            mutated[name] = Output(value, f"new_{name}", mutates_weight=name)
+    return user, list(mutated.values())
 
 
 def _is_plain(value):
@@ -212,7 +318,7 @@ class _Leaf:
         self.tree = tree
 
 
-def _tree_of_results(program, user):
+def _tree_of_results(exported, user):
     leaves, count = [], 0
     for value in user:
         if isinstance(value, Value):
@@ -220,7 +326,9 @@ def _tree_of_results(program, user):
             count += 1
         else:
             leaves.append(_Leaf({"value": value}))
-    return tree_json(pytree.tree_unflatten(leaves, program.call_spec.out_spec), "forward() returns")
+    leaves += [None] * len(exported.assigned)
+    tree = pytree.tree_unflatten(leaves, exported.program.call_spec.out_spec)
+    return tree_json(tree[0] if exported.assigned else tree, "forward() returns")
 
 
 def _tree_of_inputs(program, inputs):

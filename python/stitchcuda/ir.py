@@ -90,19 +90,25 @@ class Graph:
         self.nodes = []
         self.outputs = []
 
-    def remove_dead(self):
-        """Drops nodes and weights that no output needs; inputs stay, they are the program's signature."""
-        live = set()
-        stack = [o.value.node for o in self.outputs]
-        # The tensor written to stays in the program even if its old value is not read.
-        kept = {o.mutates_weight for o in self.outputs if o.mutates_weight}
-        stack += [w for w in self.weights if w.name in kept]
+    def reachable(self, outputs):
+        """Names of the weights that these outputs are computed from."""
+        return {n.name for n in self._live([o.value.node for o in outputs]).values() if n.op == "weight"}
+
+    @staticmethod
+    def _live(roots):
+        live, stack = {}, list(roots)
         while stack:
             node = stack.pop()
-            if id(node) in live:
-                continue
-            live.add(id(node))
-            stack.extend(v.node for v in node.values())
+            if id(node) not in live:
+                live[id(node)] = node
+                stack.extend(v.node for v in node.values())
+        return live
+
+    def remove_dead(self):
+        """Drops nodes and weights that no output needs; inputs stay, they are the program's signature."""
+        # A tensor written to stays in the program even if its old value is not read.
+        kept = {o.mutates_weight for o in self.outputs if o.mutates_weight}
+        live = self._live([o.value.node for o in self.outputs] + [w for w in self.weights if w.name in kept])
         self.nodes = [n for n in self.nodes if id(n) in live]
         self.weights = [w for w in self.weights if id(w) in live]
 

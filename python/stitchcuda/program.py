@@ -64,8 +64,8 @@ def _export(problem, options):
     dropout = options.train_dropout == "input"
     if problem.program is not None:
         progress("reading the exported program")
-        program = functional(problem.program)
-        return problem.build(options.seed), lower_program(program, {}, allow_dropout_input=dropout), not options.no_weights
+        exported = functional(problem.program)
+        return problem.build(options.seed), lower_program(exported, {}, allow_dropout_input=dropout), not options.no_weights
     mode = problems.new_fake_mode()
     module = problems.build_fake(problem, mode, options.seed)
     real = not options.no_weights and (options.weights or module is None or _weight_bytes(module) <= _AUTO_WEIGHT_BYTES)
@@ -74,9 +74,9 @@ def _export(problem, options):
         module = problem.build(options.seed)
     args, kwargs = positional(module.forward, *problems.fake_arguments(problem, mode, options.seed))
     progress("exporting")
-    program = export(module, args, kwargs)
+    exported = export(module, args, kwargs)
     progress("lowering")
-    return module, lower_program(program, first_names(module), allow_dropout_input=dropout), real
+    return module, lower_program(exported, first_names(module), allow_dropout_input=dropout), real
 
 
 def _weight_bytes(module):

@@ -7,6 +7,7 @@ import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .errors import CaptureError, at_line, detail_of, one_line
+from .export import state_tensors
 from .problem import set_seed
 
 aten = torch.ops.aten
@@ -72,7 +73,7 @@ def _expected(captured, model, result, inputs):
     if len(leaves) != len(user):
         raise CaptureError("unsupported", f"forward() returned {len(leaves)} tensors when run, but {len(user)} when captured.")
     expected = {f"expected.{o.name}": t for o, t in zip(user, leaves)}
-    state = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
+    state = state_tensors(model)
     for o in outputs:
         if o.mutates_weight:
             expected[f"expected.{o.name}"] = state[o.mutates_weight]

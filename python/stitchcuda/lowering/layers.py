@@ -198,6 +198,15 @@ def bilinear(c, a):
     return y if a.bias is None else c.result("add", y, a.bias)
 
 
+@op("aten._cdist_forward", "aten._euclidean_dist")
+def cdist(c, a):
+    """Norms of all differences of rows."""
+    left = c.view(a.x1, a.x1.shape[:-1] + (1, a.x1.shape[-1]))
+    right = c.view(a.x2, a.x2.shape[:-2] + (1,) + a.x2.shape[-2:])
+    difference = c.pointwise("sub", left, right)
+    return c.reduce("vector_norm", difference, [difference.rank - 1], False, ord=float(a.get("p", 2.0)))
+
+
 # Convolutions -----------------------------------------------------------------------------------------------------------------
 @op("aten.convolution", "aten._convolution", "aten.conv1d", "aten.conv2d", "aten.conv3d", "aten.conv_transpose1d",
     "aten.conv_transpose2d", "aten.conv_transpose3d", "aten.convolution_overrideable")

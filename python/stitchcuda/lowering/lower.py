@@ -7,6 +7,7 @@ import warnings
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import CaptureError, is_user_file, one_line, detail_of
@@ -55,6 +56,7 @@ class Lowering:
     def __init__(self, allow_dropout_input=False):
         self.context = Context(self)
         self.allow_dropout_input = allow_dropout_input
+        self.stateful = set()     # names of constants that the program changes: never immediates
         self.random_inputs = {}   # input name -> (generator kind, a, b): random draws of the forward pass
         self.weight_tensors = {}  # weight name -> tensor, for constants met on the way
         self.mutations = {}       # weight name -> new Value, for updates that the exported program does not show
@@ -78,7 +80,7 @@ class Lowering:
     def constant(self, name, tensor):
         """A tensor known at capture: an immediate if it is a number, else a weight."""
         dtype = dtype_name(tensor.dtype, self.context.where())
-        if tensor.dim() == 0 and not isinstance(tensor, FakeTensor):
+        if tensor.dim() == 0 and not isinstance(tensor, FakeTensor) and name not in self.stateful:
             return Immediate(tensor.item(), dtype)
         taken = {w.name for w in self.context.graph.weights}
         unique, i = name, 0
@@ -208,7 +210,7 @@ class Lowering:
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                traced = make_fx(function, decomposition_table=decompositions(only), tracing_mode="real")(*fakes)
+                traced = make_fx(dispatch_functionalize(function), decomposition_table=decompositions(only), tracing_mode="real")(*fakes)
         except Exception as error:  # noqa: BLE001  (any failure of the decomposition means we cannot capture the op)
             raise CaptureError("unsupported", f"The operator {only}{self.context.where()} cannot be captured ({one_line(error)}).", detail_of(error)) from error
         if only is not None and any(n.target is only for n in traced.graph.nodes):
@@ -235,7 +237,7 @@ def _base_table():
         for target, function in decomposition_table.items():
             if isinstance(target, torch._ops.OpOverload):
                 table.setdefault(target, function)
-        _tables["all"] = {t: f for t, f in table.items() if registry.find(t) is None}
+        _tables["all"] = {t: f for t, f in table.items() if registry.find(t) is None and not t._schema.is_mutable}
     return _tables["all"]
 
 
