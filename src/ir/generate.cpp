@@ -1,7 +1,8 @@
 #include "ir/generate.h"
 
+#include <unistd.h>
+
 #include <cmath>
-#include <exception>
 #include <numbers>
 
 #include "base/parallel.h"
@@ -45,12 +46,11 @@ Result<Tensor> generate(const TensorInfo& info, std::string_view salt) {
   if (real && !is_floating(info.type.dtype))
     return fail(ErrorKind::bad_input, "\"{}\" is {}, but its generator \"{}\" gives floats; use \"randint\".", info.name, to_string(info.type), g.kind);
   const uint64_t stream = stream_of(g.seed, info.name, salt);
-  Tensor t;
-  try {
-    t = make_tensor(info.name, info.type);
-  } catch (const std::exception&) {  // bad_alloc or length_error: the size comes from the bundle
-    return fail(ErrorKind::environment, "\"{}\" ({}) does not fit in memory; use a machine with more.", info.name, to_string(info.type));
-  }
+  // The size comes from the bundle, so it is checked before anything is allocated: overcommit would kill the process later.
+  const int64_t memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
+  if (bytes_of(info.type) > memory)
+    return fail(ErrorKind::environment, "\"{}\" ({}) does not fit in this machine's memory; use one with more.", info.name, to_string(info.type));
+  Tensor t = make_tensor(info.name, info.type);
   parallel_for(numel(info.type.shape), 1 << 15, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) set(t, i, draw(g, stream, static_cast<uint64_t>(i)));
   });

@@ -307,7 +307,7 @@ TEST(Generate, StreamsDifferByNameSeedAndCase) {
   EXPECT_NE(a, first("a", 1, "001"));
   EXPECT_FALSE(generate({"a", {DType::i64, {1}}, Generator{"normal", 0, 1, 1}}, ""));
   EXPECT_FALSE(generate({"a", {DType::f32, {1}}, {}}, ""));
-  EXPECT_THAT(generate({"a", {DType::f64, {int64_t{1} << 48}}, Generator{"uniform", 0, 1, 1}}, "").error().message, HasSubstr("does not fit in memory"));
+  EXPECT_THAT(generate({"a", {DType::f64, {int64_t{1} << 48}}, Generator{"uniform", 0, 1, 1}}, "").error().message, HasSubstr("does not fit in this machine's memory"));
 }
 
 TEST_F(BundleTest, WriterReplacesBundlesOnly) {

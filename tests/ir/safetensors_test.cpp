@@ -58,7 +58,7 @@ TEST_F(Safetensors, EveryDtypeRoundTrips) {
 
 TEST_F(Safetensors, ReadsWhatTheReferenceImplementationWrites) {
   // Bytes of safetensors.numpy.save({"a": arange(3, float32), "b": [True, False]}, metadata={"format": "pt"}).
-  const std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"BOOL","shape":[2],"data_offsets":[12,14]}}   )";
+  const std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"BOOL","shape":[2],"data_offsets":[12,14]}}  )";
   const float a[] = {0, 1, 2};
   const uint64_t n = header.size();
   ASSERT_TRUE(write_file(file(), std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(reinterpret_cast<const char*>(a), 12) + std::string("\1\0", 2)));

@@ -16,6 +16,7 @@ namespace stitch::ir {
 namespace {
 
 using testing::HasSubstr;
+using namespace std::string_literals;
 
 std::string error_of(std::string_view text) {
   const auto g = parse(text);
@@ -134,7 +135,7 @@ TEST(Text, ErrorsNameLineAndExpectation) {
       {x + "%1: f32[2] = neg(%0) extra\n", "the end of the line"},
       {x + "return %0 %0\n", "line 2: expected ','"},
       {x + "return %0\n%1: f32[2] = neg(%0)\n", "line 3: nothing may follow the return line"},
-      {x + std::string("%1: f32[2] = neg(%0)\0junk\nreturn %1\n", 38), "zero byte"},
+      {x + "%1: f32[2] = neg(%0)\0junk\nreturn %1\n"s, "zero byte"},
   };
   for (const auto& [text, expected] : cases) EXPECT_THAT(error_of(text), HasSubstr(expected)) << text;
 }
