@@ -33,6 +33,7 @@ set_property(GLOBAL PROPERTY STITCH_MODULES "")
 function(stitch_module name)
   cmake_parse_arguments(A "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/src/${name}/tools/")  # programs of their own
   list(TRANSFORM A_DEPS PREPEND stitch_)
   if(sources)
     add_library(stitch_${name} STATIC ${sources})
