@@ -44,7 +44,8 @@ struct CoderOptions {
 // plan becomes a running program. Deterministic: same plan, same bytes.
 Result<Sources> code_builtin(const ir::Graph&, const plan::Plan&, const CoderOptions&);
 
-// model_new.py for a program folder. `reference_source` is the text of the user's model file ("" when there is none).
-Result<std::string> write_model_new(const ir::Bundle&, const std::string& reference_source);
+// model_new.py for a program folder. `reference_source` is the text of the user's model file ("" when there is none: weights then come
+// from the bundle); `program_folder` is where program.so will lie, for callers that run the file's text without its path.
+Result<std::string> write_model_new(const ir::Bundle&, const std::string& reference_source, const std::string& program_folder);
 
 }  // namespace stitch::code

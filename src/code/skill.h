@@ -3,7 +3,7 @@
 // takes a task writes it. The generic generator is last and takes everything: for a task of several nodes that no other
 // skill takes it emits one kernel per node in order, intermediates in scratch, so every plan that passes plan::check runs.
 //
-// Contract of the code of a task named t03_add_layer_norm, in kernels.cu, namespace stitch_program:
+// Contract of the code of a task named t03_add_layer_norm, in kernels.cu, namespace program:
 //
 //   // why these nodes are fused, shapes, skill
 //   stitch::Failure t03_add_layer_norm(const float* x, const float* ln_weight, float* out,

@@ -1,0 +1,53 @@
+#pragma once
+// Combining operations for block_reduce, beyond the sums and products of block.cuh. NaN wins every comparison, as in PyTorch.
+
+#include "block.cuh"
+
+namespace stitch {
+
+template <class C>
+STITCH_DEVICE bool is_nan(C x) { return x != x; }
+
+template <class C>
+STITCH_DEVICE constexpr C lowest_of() {
+  if constexpr (std::numeric_limits<C>::has_infinity) return -std::numeric_limits<C>::infinity();
+  else return std::numeric_limits<C>::lowest();
+}
+template <class C>
+STITCH_DEVICE constexpr C highest_of() {
+  if constexpr (std::numeric_limits<C>::has_infinity) return std::numeric_limits<C>::infinity();
+  else return std::numeric_limits<C>::max();
+}
+
+template <class C>
+struct Maximum {
+  using Value = C;
+  STITCH_DEVICE static C identity() { return lowest_of<C>(); }
+  STITCH_DEVICE static C combine(C a, C b) { return is_nan(a) || a > b ? a : b; }
+};
+template <class C>
+struct Minimum {
+  using Value = C;
+  STITCH_DEVICE static C identity() { return highest_of<C>(); }
+  STITCH_DEVICE static C combine(C a, C b) { return is_nan(a) || a < b ? a : b; }
+};
+
+// A value and where it stands; the first of equals wins, whatever order threads combine in.
+template <class C>
+struct Placed {
+  C value;
+  int64_t index;
+};
+template <class C, bool Largest>
+struct ArgExtreme {
+  using Value = Placed<C>;
+  STITCH_DEVICE static Value identity() { return {Largest ? lowest_of<C>() : highest_of<C>(), std::numeric_limits<int64_t>::max()}; }
+  STITCH_DEVICE static bool ahead(C a, C b) { return is_nan(a) ? !is_nan(b) : !is_nan(b) && (Largest ? a > b : a < b); }
+  STITCH_DEVICE static Value combine(const Value& a, const Value& b) {
+    if (ahead(a.value, b.value)) return a;
+    if (ahead(b.value, a.value)) return b;
+    return a.index <= b.index ? a : b;
+  }
+};
+
+}  // namespace stitch

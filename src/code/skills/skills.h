@@ -1,0 +1,16 @@
+#pragma once
+// The built-in Coder's skills, one function each; skills.cpp lists them in order of preference.
+
+#include "code/skill.h"
+
+namespace stitch::code {
+
+Skill pointwise_skill();
+Skill reduction_skill();
+Skill generic_skill();
+
+// The code of one task by the first skill that takes it. A skill that finds while writing that it cannot do the task
+// answers `unsupported`, and the next one is tried.
+Result<TaskSource> write_task(const TaskContext&);
+
+}  // namespace stitch::code

@@ -1,0 +1,257 @@
+#include "loop/pipeline.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/json_full.h"
+#include "base/json_util.h"
+#include "base/process.h"
+#include "build/compiler.h"
+#include "build/toolkit.h"
+#include "capture/capture.h"
+#include "code/coder.h"
+#include "ir/bundle.h"
+#include "loop/machine.h"
+#include "plan/plan.h"
+#include "plan/prepare.h"
+#include "run/candidate.h"
+#include "run/host/build_program.h"
+#include "verify/verify.h"
+
+namespace stitch::loop {
+namespace {
+
+constexpr std::pair<host::Sanitize, const char*> kChecked[] = {{host::Sanitize::address, "build/program_host_address.so"},
+                                                               {host::Sanitize::race, "build/program_host_race.so"}};
+
+// What a run works on; steps hand results to each other through files, and through these members where re-reading would be waste.
+class Run {
+ public:
+  explicit Run(const RunOptions& options) : o_(options), gpu_(run::gpu_present()) {}
+
+  std::vector<Step> steps() {
+    return {
+        {"capture", "Capture", [this](const StepContext& c) { return capture(c); }, [this] { return fs::exists(bundle_folder() / "program.json"); }},
+        {"plan", "Plan", [this](const StepContext& c) { return plan(c); }, has("plan.json")},
+        {"code", "Code", [this](const StepContext& c) { return code(c); }, has("program.cpp")},
+        {"build", "Build", [this](const StepContext& c) { return build(c); }, has(cuda_wanted() ? "program.so" : "program_host.so")},
+        {"verify", "Verify", [this](const StepContext& c) { return verify(c); }, has("verdict.json")},
+        {"report", "Report", [this](const StepContext&) { return report(); }, has("report.html")},
+    };
+  }
+  bool on_gpu() const { return o_.target == Target::cuda || (o_.target == Target::automatic && gpu_); }
+
+ private:
+  std::function<bool()> has(const char* name) {
+    return [path = o_.out / name] { return fs::exists(path); };
+  }
+  bool is_bundle() const { return fs::is_directory(o_.input); }
+  fs::path bundle_folder() const { return is_bundle() ? fs::path(o_.input) : o_.out / "program.stitch"; }
+  // The GPU build is part of every run unless the user asks for the host alone.
+  bool cuda_wanted() const { return o_.target != Target::host; }
+
+  Result<const ir::Bundle*> bundle() {
+    if (!bundle_) {
+      STITCH_TRY(bundle_, ir::read_bundle(bundle_folder()));
+    }
+    return &*bundle_;
+  }
+  // The graph as planned, and the plan from its file: the way a resumed run continues.
+  Status load_plan() {
+    STITCH_TRY(const ir::Bundle* b, bundle());
+    STITCH_TRY(graph_, plan::prepare(b->graph));
+    STITCH_TRY(const std::string text, read_file(o_.out / "plan.json"));
+    STITCH_TRY(const Json j, parse_json(text, "plan.json"));
+    STITCH_TRY(plan_, plan::from_json(graph_, j));
+    return {};
+  }
+
+  Result<StepResult> capture(const StepContext& c) {
+    if (is_bundle()) {
+      STITCH_TRY(const ir::Bundle* b, bundle());
+      return described(*b, "read");
+    }
+    capture::CaptureOptions options;
+    options.target = o_.input;
+    options.out = bundle_folder();
+    options.inputs_attribute = o_.inputs_attribute;
+    options.seed = o_.seed;
+    STITCH_TRY(bundle_, capture::capture(options, [&](const std::string& text) { c.progress(text, -1); }));
+    return described(*bundle_, "captured");
+  }
+  static StepResult described(const ir::Bundle& b, const char* verb) {
+    const size_t work = b.graph.nodes.size() - b.inputs.size() - b.weights.size();
+    return {fmt::format("{} {}: {} operations, {} inputs, {} weights, {} outputs", verb, b.name, work, b.inputs.size(), b.weights.size(), b.graph.outputs.size()),
+            dump(Json{{"nodes", b.graph.nodes.size()}, {"program", b.name}}, -1), "", ""};
+  }
+
+  Result<StepResult> plan(const StepContext& c) {
+    STITCH_TRY(const ir::Bundle* b, bundle());
+    STITCH_TRY(graph_, plan::prepare(b->graph));
+    STITCH_TRY(const hw::Device device, hw::find_device(o_.device));
+    plan::PlanOptions options{device, o_.precision};
+    options.fuse = c.attempt == 1;  // a second attempt takes the plain road: one node, one task
+    STITCH_TRY(plan_, plan::plan_builtin(graph_, b->name, options));
+    STITCH_CHECK_OK(write_file(o_.out / "plan.json", dump(plan::to_json(graph_, plan_), 1) + "\n"));
+    return StepResult{fmt::format("{} tasks for {}, roofline floor {:.1f} us", plan_.tasks.size(), plan_.device, plan_.floor_us),
+                      dump(Json{{"tasks", plan_.tasks.size()}, {"floor_us", plan_.floor_us}}, -1), "", ""};
+  }
+
+  Result<StepResult> code(const StepContext& c) {
+    if (plan_.tasks.empty()) STITCH_CHECK_OK(load_plan());
+    STITCH_TRY(const ir::Bundle* b, bundle());
+    code::CoderOptions options;
+    options.precision = o_.precision;
+    options.generic_only = c.attempt > 1;
+    STITCH_TRY(const code::Sources sources, code::code_builtin(graph_, plan_, options));
+    remove_tree(o_.out / "include");
+    for (const code::SourceFile& f : sources.files) STITCH_CHECK_OK(write_file(o_.out / f.name, f.text));
+    std::string reference;
+    if (!b->origin.file.empty()) reference = read_file(b->origin.file).value_or("");
+    STITCH_TRY(const std::string model, code::write_model_new(*b, reference, o_.out.string()));
+    STITCH_CHECK_OK(write_file(o_.out / "model_new.py", model));
+    size_t lines = 0;
+    for (const code::SourceFile& f : sources.files)
+      if (f.name == "kernels.cu" || f.name == "program.cpp") lines += static_cast<size_t>(std::count(f.text.begin(), f.text.end(), '\n'));
+    return StepResult{fmt::format("kernels.cu and program.cpp, {} lines, workspace {} bytes", lines, sources.workspace_bytes),
+                      dump(Json{{"lines", lines}, {"link_libs", sources.link_libs}}, -1), "", ""};
+  }
+
+  Result<StepResult> build(const StepContext& c) {
+    STITCH_TRY(const Json code, parse_json(c.data.at("code"), "the record of the code step"));
+    std::vector<std::string> parts;
+    double seconds = 0;
+    if (cuda_wanted()) {
+      c.progress("nvcc for sm_90", -1);
+      build::CudaProgram p{o_.out, o_.out / "program.so", "sm_90", code.value("link_libs", std::vector<std::string>{})};
+      STITCH_TRY(const build::ProgramOutcome r, build::build_cuda(p));
+      if (!r.ok) return failed_build(c, r.summary);
+      parts.push_back(fmt::format("sm_90 {}", r.cached ? "from the cache" : fmt::format("{:.1f} s", r.seconds)));
+      seconds += r.seconds;
+    }
+    if (!on_gpu()) {
+      c.progress("g++ for the host target", -1);
+      host::HostProgram p{o_.out, o_.out / "program_host.so"};
+      STITCH_TRY(const build::ProgramOutcome r, host::build_program(p));
+      if (!r.ok) return failed_build(c, r.summary);
+      parts.push_back(fmt::format("host {}", r.cached ? "from the cache" : fmt::format("{:.1f} s", r.seconds)));
+      seconds += r.seconds;
+      // The same program with fault checks: out-of-bounds accesses, then races and uninitialised shared memory.
+      for (const auto& [flavour, name] : kChecked) {
+        c.progress(fmt::format("g++ for the fault checks: {}", fs::path(name).filename().string()), -1);
+        p.output = o_.out / name;
+        p.sanitize = flavour;
+        STITCH_TRY(const build::ProgramOutcome s, host::build_program(p));
+        if (!s.ok) return failed_build(c, s.summary);
+      }
+      parts.push_back("two checked host builds");
+    }
+    return StepResult{fmt::format("{}", fmt::join(parts, ", ")), dump(Json{{"seconds", seconds}}, -1), "", ""};
+  }
+  // The built-in Coder's second road is the generic skill for every task; after that there is nothing left to try.
+  static Result<StepResult> failed_build(const StepContext& c, const std::string& summary) {
+    if (c.attempt > 1) return fail(ErrorKind::candidate, "The generated program does not compile: {}", summary);
+    return StepResult{"", "", "code", summary};
+  }
+
+  Result<StepResult> verify(const StepContext& c) {
+    STITCH_TRY(const ir::Bundle* b, bundle());
+    verify::VerifyOptions options;
+    options.target = on_gpu() ? verify::Target::cuda : verify::Target::host;
+    options.precision = o_.precision;
+    for (const auto& [flavour, name] : kChecked)
+      if (!on_gpu() && fs::exists(o_.out / name)) options.checked_builds.push_back({o_.out / name, flavour});
+    STITCH_TRY(verify::Verdict v, verify::verify(*b, o_.out / (on_gpu() ? "program.so" : "program_host.so"), options,
+                                                 [&](std::string_view stage, double fraction) { c.progress(std::string(stage), fraction); }));
+    v.candidate = "program.cpp, kernels.cu";
+    const std::string text = dump(verify::to_json(v), 1) + "\n";
+    STITCH_CHECK_OK(write_file(o_.out / "verdict.json", text));
+    if (!(v.valid && v.correct) && c.attempt < 3) return StepResult{"", "", c.attempt == 1 ? "code" : "plan", v.sentence};
+    return StepResult{v.sentence, dump(Json{{"valid", v.valid}, {"correct", v.correct}}, -1), "", ""};
+  }
+
+  Result<StepResult> report() {
+    if (o_.write_report) STITCH_CHECK_OK(o_.write_report(o_.out));
+    return StepResult{(o_.out / "report.html").string(), "{}", "", ""};
+  }
+
+  const RunOptions& o_;
+  bool gpu_;
+  std::optional<ir::Bundle> bundle_;
+  ir::Graph graph_;
+  plan::Plan plan_;
+};
+
+// Identifies what is asked for: a run is resumed only if this is the same.
+Result<std::string> run_key(const RunOptions& o) {
+  Sha256 h;
+  h.field(o.input).field(o.inputs_attribute).field(hw::name_of(o.precision)).field(o.device).field(std::to_string(o.seed));
+  h.field(std::to_string(static_cast<int>(o.target)));
+  const fs::path content = fs::is_directory(o.input) ? fs::path(o.input) / "program.json" : fs::path(o.input);
+  if (fs::is_regular_file(content)) {
+    STITCH_TRY(const std::string digest, sha256_of_file(content));
+    h.field(digest);
+  }
+  return h.hex();
+}
+
+std::string gpu_name() {
+  ProcessSpec spec;
+  spec.argv = {"nvidia-smi", "--query-gpu=name", "--format=csv,noheader"};
+  spec.timeout = std::chrono::seconds(30);
+  const auto r = run_process(spec);
+  return r && r->ok() ? r->out.substr(0, r->out.find('\n')) : "";
+}
+
+}  // namespace
+
+Result<Target> target_from_name(std::string_view name) {
+  if (name == "auto") return Target::automatic;
+  if (name == "host") return Target::host;
+  if (name == "cuda") return Target::cuda;
+  return fail(ErrorKind::bad_input, "\"{}\" is not a target; use host, cuda or auto.", name);
+}
+
+Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Listener& listener) {
+  RunOptions o = options;
+  o.out = fs::absolute(o.out);
+  if (o.target == Target::cuda && !run::gpu_present())
+    return fail(ErrorKind::environment, "--target cuda needs an NVIDIA GPU, and none was found; use --target host or auto.");
+  if (o.target != Target::host && build::find_cuda_toolkit().nvcc.empty())
+    return fail(ErrorKind::environment, "No CUDA compiler (nvcc) was found; run make setup to install it, or use --target host to do without.");
+  const bool existed = fs::exists(o.out);
+  STITCH_CHECK_OK(make_folder(o.out));
+  STITCH_TRY(const FileLock lock, FileLock::try_acquire(o.out / ".lock"));
+  STITCH_TRY(const std::string key, run_key(o));
+  STITCH_TRY(RunStore store, RunStore::open(data_home() / "runs.sqlite"));
+  if (o.fresh) STITCH_CHECK_OK(store.abandon(o.out.string()));
+  EventLog log(o.out / "events.jsonl", listener);
+  STITCH_TRY(const auto unfinished, store.find_unfinished(o.out.string(), key));
+  std::error_code ec;
+  if (!unfinished) fs::remove(o.out / "events.jsonl", ec);
+
+  Run run(o);
+  const std::vector<Step> steps = run.steps();
+  MachineOptions machine{fs::path(o.input).stem().string(), o.input, key, o.out};
+  RunOutcome outcome;
+  const auto data = run_steps(steps, machine, store, log, &outcome.run_id);
+  if (!data) {
+    // Nothing half-written stays: a run that failed before it made anything leaves no folder behind.
+    const bool made_nothing = !fs::exists(o.out / "plan.json") && !fs::exists(o.out / "program.stitch");
+    if (outcome.run_id == 0 || made_nothing) (void)store.abandon(o.out.string());
+    if (made_nothing && !existed) remove_tree(o.out);
+    return tl::make_unexpected(data.error());
+  }
+  STITCH_TRY(outcome.verdict, read_file(o.out / "verdict.json"));
+  STITCH_TRY(const Json verdict, parse_json(outcome.verdict, "verdict.json"));
+  outcome.valid_and_correct = verdict.value("valid", false) && verdict.value("correct", false);
+  outcome.target = run.on_gpu() ? "cuda" : "host";
+  if (run::gpu_present()) outcome.gpu = gpu_name();
+  STITCH_CHECK_OK(store.finish(outcome.run_id, outcome.valid_and_correct ? "done" : "incorrect", outcome.verdict));
+  STITCH_CHECK_OK(log.emit({EventKind::run_finished, 0, "", 1, outcome.valid_and_correct ? "verified" : "not verified"}));
+  build::trim_cache({});
+  return outcome;
+}
+
+}  // namespace stitch::loop

@@ -1,0 +1,107 @@
+#include "ui/cli.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "base/process.h"
+#include "ui/commands.h"
+
+namespace stitch::ui {
+namespace {
+
+// A child must not outlive a user who presses Ctrl-C; the run itself resumes from its last finished step.
+void on_interrupt(int) {
+  kill_all_children();
+  constexpr char text[] = "\nInterrupted. Run the same command again to go on from the last finished step.\n";
+  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(130);
+}
+
+void add_run(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<RunArguments>();
+  CLI::App* c = app.add_subcommand("run", "Turn a PyTorch program into a verified CUDA program");
+  c->add_option("input", options->input, "FILE.py (Model, get_inputs, get_init_inputs), module:callable, FILE.pt2 or a .stitch folder")->required();
+  c->add_option("--out", options->out, "Output folder (default: out/NAME)");
+  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
+  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  c->add_option("--device", options->device, "Device description used for planning");
+  c->add_option("--inputs", options->inputs_attribute, "For module:callable: the attribute that gives example inputs");
+  c->add_option("--seed", options->seed, "Seed of weights and inputs");
+  c->add_flag("--fresh", options->fresh, "Start over instead of resuming an interrupted run");
+  c->add_flag("--json", options->json, "Print the verdict as the last line of stdout");
+  c->callback([&chosen, options] { chosen = [options] { return run_command(*options); }; });
+}
+
+void add_capture(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<CaptureArguments>();
+  CLI::App* c = app.add_subcommand("capture", "Capture a PyTorch program as a .stitch bundle");
+  c->add_option("input", options->input, "FILE.py, module:callable or FILE.pt2")->required();
+  c->add_option("-o,--out", options->out, "Bundle to write, X.stitch")->required();
+  c->add_option("--inputs", options->inputs_attribute, "For module:callable: the attribute that gives example inputs");
+  c->add_option("--seed", options->seed, "Seed of weights and inputs");
+  c->add_option("--cases", options->cases, "How many cases of inputs to store")->check(CLI::Range(1, 100));
+  c->add_flag("--expected,!--no-expected", options->expected, "Run the module and store its outputs (default: when it is small)")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  c->add_flag("--no-weights", options->no_weights, "Leave weights and cases out");
+  c->callback([&chosen, options, c] {
+    options->expected_given = c->count("--expected") > 0;
+    chosen = [options] { return capture_command(*options); };
+  });
+}
+
+void add_rest(CLI::App& app, Command& chosen) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* doctor = app.add_subcommand("doctor", "What is on this machine and what is lost without it");
+  doctor->add_flag("--json", *json, "Machine-readable output");
+  doctor->callback([&chosen, json] { chosen = [json] { return doctor_command(*json); }; });
+
+  CLI::App* runs = app.add_subcommand("runs", "Past runs");
+  runs->require_subcommand(1);
+  auto ids = std::make_shared<std::vector<int64_t>>();
+  auto limit = std::make_shared<int>(20);
+  CLI::App* list = runs->add_subcommand("list", "The newest runs");
+  list->add_option("--limit", *limit, "How many")->check(CLI::Range(1, 100000));
+  list->callback([&chosen, limit] { chosen = [limit] { return runs_list_command(*limit); }; });
+  CLI::App* show = runs->add_subcommand("show", "One run, step by step");
+  show->add_option("id", *ids, "Run number")->required()->expected(1);
+  show->callback([&chosen, ids] { chosen = [ids] { return runs_show_command(ids->front()); }; });
+  CLI::App* diff = runs->add_subcommand("diff", "Two runs side by side");
+  diff->add_option("ids", *ids, "Two run numbers")->required()->expected(2);
+  diff->callback([&chosen, ids] { chosen = [ids] { return runs_diff_command((*ids)[0], (*ids)[1]); }; });
+}
+
+}  // namespace
+
+int main_entry(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGINT, on_interrupt);
+  signal(SIGTERM, on_interrupt);
+  CLI::App app{"stitchcuda: a PyTorch program in, a verified and faster CUDA program out"};
+  app.set_version_flag("--version", std::string("stitchcuda ") + version());
+  app.require_subcommand(1);
+  Command chosen;
+  add_run(app, chosen);
+  add_capture(app, chosen);
+  add_rest(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);
+    fmt::print(stderr, "stitchcuda: {}. Run stitchcuda --help for usage.\n", e.what());
+    return 2;
+  }
+  try {
+    return chosen();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "stitchcuda: out of memory; use a smaller program or a machine with more memory.\n");
+    return 4;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "stitchcuda: internal error ({}); please report it with the command you ran.\n", e.what());
+    return 5;
+  }
+}
+
+}  // namespace stitch::ui
