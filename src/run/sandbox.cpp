@@ -52,6 +52,7 @@ std::vector<std::string> bubblewrap_argv(const SandboxSpec& spec, const std::vec
   }
   if (spec.cuda)
     for (const auto& node : cuda_devices()) a.insert(a.end(), {"--dev-bind-try", node, node});
+  if (!spec.writable.empty()) a.insert(a.end(), {"--bind", spec.writable.string(), spec.writable.string()});
   a.insert(a.end(), {"--chdir", "/tmp", "--"});
   a.insert(a.end(), worker.begin(), worker.end());
   return a;
@@ -61,6 +62,7 @@ std::vector<std::string> namespaces_argv(const SandboxSpec& spec, std::vector<st
   worker.push_back("--namespaces");
   for (const auto& path : readable_paths(spec)) worker.insert(worker.end(), {"--bind", path});
   for (const char* node : kPlainDevices) worker.insert(worker.end(), {"--device", node});
+  if (!spec.writable.empty()) worker.insert(worker.end(), {"--device", spec.writable.string()});  // bound as it is
   if (spec.cuda)
     for (const auto& node : cuda_devices()) worker.insert(worker.end(), {"--device", node});
   return worker;

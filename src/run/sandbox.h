@@ -19,6 +19,7 @@ struct SandboxSpec {
   SandboxLevel level = SandboxLevel::automatic;
   bool cuda = false;
   std::vector<std::filesystem::path> readable;  // folders and files shown read-only besides the system's own
+  std::filesystem::path writable;               // "" or one folder the candidate may write to (fault reports)
   uint64_t tmp_bytes = 256u << 20;
 };
 

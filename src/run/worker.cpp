@@ -152,6 +152,7 @@ Result<std::unique_ptr<Worker>> Worker::start_at(const WorkerSpec& spec, Sandbox
   if (spec.heap_buffers) argv.push_back("--heap-buffers");
   SandboxSpec box;
   box.cuda = spec.cuda;
+  box.writable = spec.writable;
   // The program itself, not its folder: a build tree holds other people's candidates and answers.
   box.readable = {program, spec.candidate};
   box.readable.insert(box.readable.end(), spec.library_folders.begin(), spec.library_folders.end());

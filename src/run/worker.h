@@ -47,6 +47,7 @@ struct WorkerSpec {
   std::vector<std::filesystem::path> library_folders; // for LD_LIBRARY_PATH
   SandboxLevel sandbox = SandboxLevel::automatic;
   bool heap_buffers = false;                          // exact-size heap copies, for sanitized builds
+  std::filesystem::path writable;                     // folder the candidate may write to; "" = none
   std::string preload;                                // LD_PRELOAD (sanitizer runtime)
   std::vector<std::pair<std::string, std::string>> environment;
   std::chrono::milliseconds load_timeout{60000};      // load and create

@@ -1,36 +1,10 @@
 // The sanitized build of a host candidate: exact-size heap buffers, so that the sanitizer sees every tensor's bounds.
-#include <algorithm>
-#include <sstream>
-
+#include "base/files.h"
 #include "run/host/compile.h"
+#include "run/host/report.h"
 #include "verify/protocol_run.h"
 
 namespace stitch::verify {
-namespace {
-
-// The line that says what happened, and the first frame that names a source file.
-std::string fault_in(const std::string& printed) {
-  std::istringstream lines(printed);
-  std::string fault, place;
-  for (std::string line; std::getline(lines, line);) {
-    const bool headline = line.find("ERROR: AddressSanitizer") != std::string::npos || line.find("runtime error:") != std::string::npos ||
-                          line.find("stitch host target:") != std::string::npos;
-    if (headline && fault.empty()) {
-      fault = line;
-      // "file.cu:12:3: runtime error: ..." and the emulator's own reports already name their place.
-      if (line.find("ERROR: AddressSanitizer") == std::string::npos) return fault;
-    } else if (!fault.empty() && place.empty()) {
-      const auto frame = line.find(" in ");
-      const auto source = std::min({line.find(".cu:"), line.find(".cpp:"), line.find(".cuh:"), line.find(".h:"), line.find(".cc:")});
-      if (line.find('#') != std::string::npos && frame != std::string::npos && source != std::string::npos) place = line.substr(frame + 4);
-    }
-  }
-  if (fault.empty()) return "";
-  return place.empty() ? fault : fault + " at " + place;
-}
-
-}  // namespace
-
 namespace {
 
 const char* name_of(host::Sanitize flavour) {
@@ -42,10 +16,27 @@ struct CheckedRun {
   std::string not_run;  // why the build could not be used at all
 };
 
+// The first fault in one sentence, "" when there is none. The report was written by the candidate's process, which is gone by
+// now: it can only add faults to what was seen from outside, and what it left there may be no file at all.
+std::string faults_of(const std::filesystem::path& report, const std::string& printed) {
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(report, ignored);
+  const bool there = std::filesystem::exists(status);
+  if (there && (!std::filesystem::is_regular_file(status) || std::filesystem::file_size(report, ignored) > (16u << 20)))
+    return "The fault report is not a file of reasonable size.";
+  const auto faults = host::read_faults(there ? report : std::filesystem::path(), printed);
+  if (!faults) return faults.error().message;
+  if (faults->empty()) return "";
+  return host::to_string(faults->front()) + (faults->size() > 1 ? fmt::format(" (and {} more)", faults->size() - 1) : "");
+}
+
 Result<CheckedRun> run_checked(const CheckContext& c, run::WorkerSpec spec, const std::vector<ir::Tensor>& weights,
                                const VerifyOptions::CheckedBuild& build) {
   CheckedRun result;
-  auto environment = host::run_environment(build.flavour, {}, /*shared_library=*/true);
+  STITCH_TRY(const auto folder, TempFolder::create("stitch-faults"));
+  const auto report = folder.path() / "faults.jsonl";
+  spec.writable = folder.path();
+  auto environment = host::run_environment(build.flavour, report, /*shared_library=*/true);
   if (!environment) {
     result.not_run = environment.error().message;
     return result;
@@ -69,13 +60,14 @@ Result<CheckedRun> run_checked(const CheckContext& c, run::WorkerSpec spec, cons
       break;
     }
   }
-  result.fault = fault_in(failure ? failure->printed : (*started)->worker().printed());
+  const std::string printed = failure ? failure->printed : (*started)->worker().printed();
+  if (started) (*started)->worker().quit();
+  result.fault = faults_of(report, printed);
   if (result.fault.empty() && failure) {
     // A build that cannot even be loaded says nothing about the candidate.
     const bool unusable = failure->kind == run::FailureKind::load_failed || failure->kind == run::FailureKind::not_elf;
     (unusable ? result.not_run : result.fault) = failure->sentence;
   }
-  if (!failure) (*started)->worker().quit();
   return result;
 }
 
