@@ -200,7 +200,8 @@ def _user_code_line(text):
 
 # Lowering -----------------------------------------------------------------------------------------------------------------------
 class Captured:
-    """graph; weights: name -> (kind, tensor); random inputs; trees for arguments and results."""
+    """graph; weights: name -> (kind, tensor); random inputs; trees for arguments and results; where the values of inputs
+    (in order) and weights (by name) come from."""
 
     def __init__(self):
         self.graph = None
@@ -208,6 +209,8 @@ class Captured:
         self.random_inputs = {}
         self.input_spec = None
         self.output_spec = None
+        self.input_made = []
+        self.weight_made = {}
 
 
 def lower_program(exported, names, *, allow_dropout_input=False):

@@ -9,9 +9,11 @@ import random
 import sys
 
 import torch
+import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .errors import CaptureError, at_line, detail_of, one_line
+from .generators import Watch
 
 
 def set_seed(seed):
@@ -230,10 +232,10 @@ class ExportedProblem(Problem):
 
 
 # Fake tensors -----------------------------------------------------------------------------------------------------------------------
-def build_fake(problem, mode, seed):
+def build_fake(problem, mode, seed, watch):
     """The module with fake parameters, or None where its constructor needs real numbers."""
     try:
-        with mode:
+        with mode, watch:
             module = problem.build(seed)
     except Exception:  # noqa: BLE001  (whatever it is, the real construction will say it again)
         return None
@@ -255,19 +257,27 @@ def _is_registered(module, tensor):
 
 
 def fake_arguments(problem, mode, seed):
-    """forward()'s arguments as fake tensors: get_inputs() allocates nothing unless it needs numbers."""
+    """(forward()'s arguments as fake tensors, one generators.Made or None for each tensor among them). get_inputs()
+    allocates nothing unless it needs numbers."""
+    watch = Watch()
     try:
-        with mode:
+        with mode, watch:
             args, kwargs = problem.arguments(seed)
     except Exception:  # noqa: BLE001
-        args, kwargs = problem.arguments(seed)
+        watch = Watch()
+        with watch:
+            args, kwargs = problem.arguments(seed)
 
     def fake(value):
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
             return mode.from_tensor(value, static_shapes=True)
         return value
 
-    return torch.utils._pytree.tree_map(fake, (tuple(args), dict(kwargs)))
+    values = (tuple(args), dict(kwargs))
+    made = {id(v): watch.made(v) for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)}
+    faked = pytree.tree_map(fake, values)
+    order = [made.get(id(v)) for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
+    return faked, order
 
 
 def new_fake_mode():

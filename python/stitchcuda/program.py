@@ -8,7 +8,8 @@ import torch
 
 from . import bundle, cost, problem as problems, reference
 from .errors import CaptureError, at_line, detail_of, one_line
-from .export import export, functional, lower_program, positional
+from .export import export, functional, lower_program, positional, state_tensors
+from .generators import Made, Watch
 
 _AUTO_WEIGHT_BYTES = 4 << 30
 
@@ -66,17 +67,22 @@ def _export(problem, options):
         progress("reading the exported program")
         exported = functional(problem.program)
         return problem.build(options.seed), lower_program(exported, {}, allow_dropout_input=dropout), not options.no_weights
-    mode = problems.new_fake_mode()
-    module = problems.build_fake(problem, mode, options.seed)
+    mode, watch = problems.new_fake_mode(), Watch()
+    module = problems.build_fake(problem, mode, options.seed, watch)
     real = not options.no_weights and (options.weights or module is None or _weight_bytes(module) <= _AUTO_WEIGHT_BYTES)
+    made = {} if module is None else {name: watch.made(t) for name, t in state_tensors(module).items()}
     if module is None or real:
         progress("building the module")
         module = problem.build(options.seed)
-    args, kwargs = positional(module.forward, *problems.fake_arguments(problem, mode, options.seed))
+    (args, kwargs), inputs_made = problems.fake_arguments(problem, mode, options.seed)
+    args, kwargs = positional(module.forward, args, kwargs)
     progress("exporting")
     exported = export(module, args, kwargs)
     progress("lowering")
-    return module, lower_program(exported, first_names(module), allow_dropout_input=dropout), real
+    captured = lower_program(exported, first_names(module), allow_dropout_input=dropout)
+    captured.input_made = inputs_made
+    captured.weight_made = {} if real else made
+    return module, captured, real
 
 
 def _weight_bytes(module):
@@ -94,28 +100,36 @@ def first_names(module):
 
 def _program_json(problem, module, captured, cases, real, options):
     graph = captured.graph
-    inputs = []
-    for node in graph.inputs:
-        entry = _tensor_json(node)
-        if node.name in captured.random_inputs:
-            kind, a, b = captured.random_inputs[node.name]
-            entry["generator"] = {"kind": kind, "a": a, "b": b, "seed": options.seed + len(inputs)}
-            entry["random"] = True
-        inputs.append(entry)
-    weights = []
-    for node in graph.weights:
-        kind = captured.weights[node.name][0]
-        weights.append({**_tensor_json(node), "parameter": kind == "parameter", "kind": kind})
+    training = problem.program is None and module.training
     return {
-        "format": "stitch", "version": 1, "name": problem.name, "mode": "train" if module.training and problem.program is None else "eval",
+        "format": "stitch", "version": 1, "name": problem.name, "mode": "train" if training else "eval",
         "origin": {"file": problem.file, "sha256": problem.sha256, "kind": problem.kind, "torch_version": torch.__version__,
                    "seed": options.seed},
         "precision": {"allow_tf32_matmul": torch.backends.cuda.matmul.allow_tf32, "allow_tf32_conv": torch.backends.cudnn.allow_tf32},
-        "graph": graph.lines(), "inputs": inputs, "weights": weights, "input_spec": captured.input_spec,
-        "output_spec": captured.output_spec, "cases": [name for name, _ in cases], "has_weights": real,
+        "graph": graph.lines(), "inputs": _inputs_json(captured, options.seed), "weights": _weights_json(captured, options.seed),
+        "input_spec": captured.input_spec, "output_spec": captured.output_spec, "cases": [name for name, _ in cases], "has_weights": real,
     }
 
 
-def _tensor_json(node):
+def _inputs_json(captured, seed):
+    out = []
+    for i, node in enumerate(captured.graph.inputs):
+        random = captured.random_inputs.get(node.name)
+        made = Made(*random) if random else captured.input_made[i] if i < len(captured.input_made) else None
+        entry = _tensor_json(node, made, seed + i)
+        out.append({**entry, "random": True} if random else entry)
+    return out
+
+
+def _weights_json(captured, seed):
+    out = []
+    for i, node in enumerate(captured.graph.weights):
+        kind = captured.weights[node.name][0]
+        entry = _tensor_json(node, captured.weight_made.get(node.name), seed + 1000 + i)
+        out.append({**entry, "parameter": kind == "parameter", "kind": kind})
+    return out
+
+
+def _tensor_json(node, made, seed):
     dtype, shape = node.types[0]
-    return {"name": node.name, "dtype": dtype, "shape": list(shape), "generator": None}
+    return {"name": node.name, "dtype": dtype, "shape": list(shape), "generator": made.json(seed) if made else None}
