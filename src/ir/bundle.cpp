@@ -61,6 +61,12 @@ Result<TensorInfo> read_info(const Json& j, const std::string& what) {
     return fail(ErrorKind::bad_input, "{} has a generator with impossible bounds.", what);
   STITCH_TRY(const int64_t seed, get_integer(g, "seed", what));
   gen.seed = static_cast<uint64_t>(seed);
+  if (g.contains("structure")) {
+    STITCH_TRY(gen.structure, get_string(g, "structure", what));
+    const std::string_view known[] = {"", "lower", "upper", "symmetric", "rows"};
+    if (std::find(std::begin(known), std::end(known), gen.structure) == std::end(known))
+      return fail(ErrorKind::bad_input, "{} has the unknown structure \"{}\".", what, gen.structure);
+  }
   info.generator = gen;
   return info;
 }
@@ -154,6 +160,7 @@ Json info_json(const TensorInfo& i) {
   Json j{{"name", i.name}, {"dtype", std::string(name_of(i.type.dtype))}, {"shape", i.type.shape}, {"generator", nullptr}};
   if (i.generator)
     j["generator"] = {{"kind", i.generator->kind}, {"a", i.generator->a}, {"b", i.generator->b}, {"seed", static_cast<int64_t>(i.generator->seed)}};
+  if (i.generator && !i.generator->structure.empty()) j["generator"]["structure"] = i.generator->structure;
   return j;
 }
 

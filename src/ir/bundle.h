@@ -26,6 +26,7 @@ struct Generator {
   std::string kind;
   double a = 0, b = 1;
   uint64_t seed = 0;
+  std::string structure;  // of the last two dims: "" (none), "lower", "upper", "symmetric"; "rows": positive rows that sum to 1
 };
 
 struct TensorInfo {

@@ -37,6 +37,26 @@ double draw(const Generator& g, uint64_t stream, uint64_t i) {
   return g.a + g.b * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
+// The last two dims as a matrix (or, for "rows", the last dim as a row).
+void impose(Tensor& t, const std::string& structure) {
+  const Shape& s = t.type.shape;
+  if (structure.empty() || s.empty()) return;
+  const int64_t columns = s.back(), rows = s.size() > 1 ? s[s.size() - 2] : 1;
+  if (columns == 0 || rows == 0) return;
+  const int64_t matrices = numel(s) / (rows * columns);
+  const auto at = [&](int64_t m, int64_t i, int64_t j) { return (m * rows + i) * columns + j; };
+  for (int64_t m = 0; m < matrices; ++m)
+    for (int64_t i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < columns; ++j) {
+        if ((structure == "lower" && j > i) || (structure == "upper" && j < i)) set(t, at(m, i, j), 0);
+        if (structure == "symmetric" && j > i && j < rows && i < columns) set(t, at(m, j, i), get(t, at(m, i, j)));
+        sum += std::abs(get(t, at(m, i, j)));
+      }
+      for (int64_t j = 0; structure == "rows" && j < columns; ++j) set(t, at(m, i, j), sum > 0 ? std::abs(get(t, at(m, i, j))) / sum : 1.0 / static_cast<double>(columns));
+    }
+}
+
 }  // namespace
 
 Result<Tensor> generate(const TensorInfo& info, std::string_view salt) {
@@ -54,6 +74,7 @@ Result<Tensor> generate(const TensorInfo& info, std::string_view salt) {
   parallel_for(numel(info.type.shape), 1 << 15, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) set(t, i, draw(g, stream, static_cast<uint64_t>(i)));
   });
+  impose(t, g.structure);
   return t;
 }
 

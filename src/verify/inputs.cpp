@@ -212,6 +212,10 @@ InputModel generator_model(const ir::Generator& g) {
   else if (g.kind == "randint") m.kind = InputModel::Kind::integers;
   else if (g.kind == "constant") m.kind = InputModel::Kind::choice, m.values = {g.a};
   m.non_negative = m.kind == InputModel::Kind::uniform && g.a >= 0;
+  m.lower_triangular = g.structure == "lower";
+  m.upper_triangular = g.structure == "upper";
+  m.symmetric = g.structure == "symmetric";
+  if (g.structure == "rows") m.kind = InputModel::Kind::row_distribution;
   return m;
 }
 

@@ -135,6 +135,7 @@ TEST_F(BundleTest, ProgramJsonMistakesAreNamed) {
   EXPECT_THAT(error_after([](Json& j) { std::swap(j["weights"][0], j["weights"][1]); }), HasSubstr("does not agree"));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = {{"kind", "cauchy"}, {"a", 0}, {"b", 1}, {"seed", 1}}; }), HasSubstr("unknown generator \"cauchy\""));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = {{"kind", "normal"}, {"a", 1e300}, {"b", 1}, {"seed", 1}}; }), HasSubstr("impossible bounds"));
+  EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = {{"kind", "normal"}, {"a", 0}, {"b", 1}, {"seed", 1}, {"structure", "band"}}; }), HasSubstr("unknown structure \"band\""));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = 3; }), HasSubstr("must hold a JSON object"));
   EXPECT_THAT(error_after([](Json& j) { j["precision"]["allow_tf32_conv"] = 1; }), HasSubstr("true or false"));
 }
@@ -270,6 +271,24 @@ TEST_F(BundleTest, GeneratedTensorsAreMadeOnReading) {
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_EQ(c->inputs[0].data, again->inputs[0].data);
   EXPECT_NE(get(c->inputs[0], 0), get(c->inputs[0], 1));
+}
+
+TEST(Generate, StructureOfTheLastDimsIsImposed) {
+  const auto made = [](const char* structure, Shape shape) {
+    TensorInfo info{"m", {DType::f32, std::move(shape)}, Generator{"uniform", 0.1, 1, 3, structure}};
+    auto t = generate(info, "");
+    EXPECT_TRUE(t) << t.error().message;
+    return *t;
+  };
+  const Tensor upper = made("upper", {2, 3, 4}), lower = made("lower", {3, 3}), symmetric = made("symmetric", {3, 3}), rows = made("rows", {2, 4});
+  EXPECT_EQ(get(upper, 4), 0);       // (0, 1, 0)
+  EXPECT_EQ(get(upper, 12 + 9), 0);  // (1, 2, 1)
+  EXPECT_GT(get(upper, 11), 0);
+  EXPECT_EQ(get(lower, 1), 0);
+  EXPECT_GT(get(lower, 3), 0);
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 3; ++j) EXPECT_EQ(get(symmetric, 3 * i + j), get(symmetric, 3 * j + i));
+  EXPECT_NEAR(get(rows, 4) + get(rows, 5) + get(rows, 6) + get(rows, 7), 1, 1e-6);
 }
 
 TEST(Generate, DistributionsAreAsDeclared) {

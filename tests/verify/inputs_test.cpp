@@ -45,6 +45,16 @@ TEST(Inputs, RecogniseUniformAndNormalData) {
   EXPECT_EQ(infer_model(b, 0, normal).kind, InputModel::Kind::normal);
 }
 
+TEST(Inputs, AGeneratorsStructureIsKept) {
+  auto b = bundle_of(kUnary);
+  b.inputs[0].generator = ir::Generator{"uniform", 0, 1, 1, "lower"};
+  const auto t = draw_inputs(b, infer_models(b, std::nullopt), 5, Property::none, std::nullopt)[0];
+  EXPECT_EQ(ir::get(t, 1), 0);
+  EXPECT_NE(ir::get(t, 64), 0);
+  b.inputs[0].generator->structure = "rows";
+  EXPECT_EQ(infer_model(b, 0, std::nullopt).kind, InputModel::Kind::row_distribution);
+}
+
 TEST(Inputs, IndicesStayWithinTheTableTheyIndex) {
   const auto b = bundle_of(
       "%0: i64[4,8] = input() {name=\"ids\"}\n%1: f32[50,16] = weight() {name=\"table\"}\n"
