@@ -184,7 +184,11 @@ def explain(error):
                                            "depend on data can be captured (use torch.where).", detail)
     if name == "DynamicOutputShapeException":
         return CaptureError("unsupported", f"A result's shape depends on data{where}; only static shapes can be captured.", detail)
-    if isinstance(error, NotImplementedError) or "Unsupported" in name:
+    unknown = re.search(r"Found <class '([^']+)'> in output", text)
+    if unknown:
+        return CaptureError("unsupported", f"forward() returns a {unknown[1].rpartition('.')[2]}, which cannot be captured; return tensors, "
+                                           "numbers, tuples, lists and dicts.", detail)
+    if isinstance(error, NotImplementedError) or "Unsupported" in name or ".numpy() is not supported" in text:
         return CaptureError("unsupported", f"The program cannot be captured{where} ({one_line(error)}).", detail)
     if "device" in text and ("Unhandled FakeTensor Device Propagation" in text or "same device" in text):
         return CaptureError("bad_input", f"forward() mixes tensors of different devices{where}; keep all of them on the CPU for capture "
