@@ -59,7 +59,7 @@ Result<Sources> code_builtin(const ir::Graph& g, const plan::Plan& plan, const C
     if (t.kind == plan::TaskKind::alias) continue;
     plan::Task task = t;
     if (options.generic_only) task.kind = plan::TaskKind::generic;
-    STITCH_TRY(TaskSource source, write_task({g, task, options.precision}));
+    STITCH_TRY(TaskSource source, write_task({g, task, options.precision, options.generic_only}));
     scratch.back() = source.scratch_bytes;
     out.tasks.push_back(std::move(source));
   }

@@ -29,6 +29,7 @@ struct TaskContext {
   const ir::Graph& graph;
   const plan::Task& task;
   hw::PrecisionClass precision;
+  bool generic_only = false;  // leave out the special skills, as long as the others can write the task
   // C identifier of the parameter that carries a value of Task::inputs or Task::outputs.
   std::string parameter(ir::ValueRef) const;
   // "stitch::Failure t03_x(const float* a, ..., cudaStream_t stream)" without body or semicolon.
@@ -44,6 +45,7 @@ struct Skill {
   std::string_view name;
   bool (*takes)(const TaskContext&);
   Result<TaskSource> (*write)(const TaskContext&);
+  bool special = false;  // calls a vendor library or a kernel of kernels/ made for one op
 };
 
 // In order of preference; defined in skills.cpp, which is the one list of all skills.

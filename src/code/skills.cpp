@@ -7,7 +7,17 @@ namespace stitch::code {
 const std::vector<Skill>& skills() {
   static const std::vector<Skill> list = {
       pointwise_skill(),
+      norm_skill(),
+      softmax_columns_skill(),
       reduction_skill(),
+      gemm_skill(),
+      convolution_skill(),
+      attention_skill(),
+      recurrent_skill(),
+      pool_skill(),
+      scan_skill(),
+      sort_skill(),
+      scatter_skill(),
       generic_skill(),
   };
   return list;
@@ -16,7 +26,7 @@ const std::vector<Skill>& skills() {
 Result<TaskSource> write_task(const TaskContext& context) {
   std::string refusals;
   for (const Skill& skill : skills()) {
-    if (!skill.takes(context)) continue;
+    if ((context.generic_only && skill.special) || !skill.takes(context)) continue;
     auto source = skill.write(context);
     if (source) {
       source->task = context.task.id;
@@ -26,6 +36,7 @@ Result<TaskSource> write_task(const TaskContext& context) {
     if (source.error().kind != ErrorKind::unsupported) return source;
     refusals += fmt::format("{}: {}\n", skill.name, source.error().message);
   }
+  if (context.generic_only) return write_task({context.graph, context.task, context.precision});  // better special than none
   auto error = Error{ErrorKind::unsupported, fmt::format("No skill can write task {}; this op or dtype has no code yet.", context.task.name), refusals};
   return tl::make_unexpected(std::move(error));
 }

@@ -45,7 +45,7 @@ Status write_pieces(const TaskContext& context, const plan::TaskIo& io, std::vec
   for (std::vector<int32_t>& nodes : pieces_of(context)) {
     std::vector<plan::Task> attempt{piece_task(context, io, nodes)};
     if (nodes.size() > 1 && nodes.size() < context.task.nodes.size()) {
-      if (auto source = write_task({context.graph, attempt[0], context.precision})) {
+      if (auto source = write_task({context.graph, attempt[0], context.precision, context.generic_only})) {
         tasks.push_back(std::move(attempt[0]));
         sources.push_back(std::move(*source));
         continue;
@@ -53,7 +53,7 @@ Status write_pieces(const TaskContext& context, const plan::TaskIo& io, std::vec
     }
     for (int32_t n : nodes) {
       plan::Task single = piece_task(context, io, {n});
-      STITCH_TRY(TaskSource source, write_task({context.graph, single, context.precision}));
+      STITCH_TRY(TaskSource source, write_task({context.graph, single, context.precision, context.generic_only}));
       tasks.push_back(std::move(single));
       sources.push_back(std::move(source));
     }
@@ -97,6 +97,7 @@ Result<TaskSource> write_split(const TaskContext& context) {
     out.kernels += sources[step].kernels + "\n";
     out.uses_cublaslt |= sources[step].uses_cublaslt;
     out.uses_cudnn |= sources[step].uses_cudnn;
+    out.headers.insert(out.headers.end(), sources[step].headers.begin(), sources[step].headers.end());
     std::string arguments;
     for (ValueRef v : tasks[step].inputs) arguments += context.parameter(v) + ", ";
     for (ValueRef v : tasks[step].outputs) arguments += context.parameter(v) + ", ";

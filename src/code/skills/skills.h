@@ -7,6 +7,16 @@ namespace stitch::code {
 
 Skill pointwise_skill();
 Skill reduction_skill();
+Skill gemm_skill();
+Skill convolution_skill();
+Skill attention_skill();
+Skill recurrent_skill();
+Skill norm_skill();
+Skill softmax_columns_skill();
+Skill pool_skill();
+Skill scan_skill();
+Skill sort_skill();
+Skill scatter_skill();
 Skill generic_skill();
 
 // The code of one task by the first skill that takes it. A skill that finds while writing that it cannot do the task
