@@ -18,10 +18,13 @@ std::vector<fs::path> children(const fs::path& folder, std::string_view prefix) 
   return out;
 }
 
-// site-packages/nvidia of the Python environment, empty if there is none.
+// site-packages/nvidia of the Python environment in use, empty if there is none.
 fs::path pip_packages() {
-  for (const fs::path& python : children(data_home() / "venv/lib", "python3"))
-    if (fs::is_directory(python / "site-packages/nvidia")) return python / "site-packages/nvidia";
+  std::vector<fs::path> prefixes{data_home() / "venv"};
+  if (const char* python = std::getenv("STITCHCUDA_PYTHON"); python && *python) prefixes.insert(prefixes.begin(), fs::path(python).parent_path().parent_path());
+  for (const fs::path& prefix : prefixes)
+    for (const fs::path& python : children(prefix / "lib", "python3"))
+      if (fs::is_directory(python / "site-packages/nvidia")) return python / "site-packages/nvidia";
   return {};
 }
 

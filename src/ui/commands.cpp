@@ -56,7 +56,8 @@ std::string text_of(const Json& j, const char* key) {
 void print_speed(std::FILE* out, const Json& v) {
   const Json& latency = v.contains("latency_ms") ? v.at("latency_ms") : Json();
   if (!latency.is_object()) {
-    fmt::print(out, "{}\n", std::string("No GPU was found, so no speed is claimed."));
+    const std::string note = text_of(v, "machine_note");
+    fmt::print(out, "{}\n", note.empty() ? "No timing was made, so no speed is claimed." : note);
     return;
   }
   Table t({"program", ">median ms", ">p10", ">p90", ">speedup"});
@@ -75,18 +76,19 @@ void print_speed(std::FILE* out, const Json& v) {
 void print_outcome(std::FILE* out, const Json& v, const loop::RunOutcome& o, const fs::path& folder) {
   int passed = 0, failed = 0, not_run = 0;
   const auto count = [&](const Json& g) {
-    const std::string s = text_of(g, "state").empty() ? text_of(g, "status") : text_of(g, "state");
+    const std::string s = text_of(g, "state");
     (s == "passed" ? passed : s == "failed" ? failed : not_run)++;
   };
   if (v.contains("guards"))
-    for (const auto& [k, g] : v.at("guards").items()) count(g);
+    for (const Json& g : v.at("guards")) count(g);
   fmt::print(out, "\n");
   Table t({"result", ""});
   t.add({"verdict", o.valid_and_correct ? "valid and correct" : "NOT verified"});
   t.add({"target", o.target == "host" ? "host (CPU emulation of the CUDA program)" : fmt::format("cuda, {}", o.gpu)});
   if (v.contains("precision") && v.at("precision").is_object()) {
     const Json& p = v.at("precision");
-    t.add({"error against fp64", fmt::format("{} (tolerance {})", text_of(p, "max_error"), text_of(p, "tolerance_max"))});
+    const auto worst = [&](const char* key) { return p.contains(key) ? text_of(p.at(key), "max") : std::string(); };
+    t.add({"error against fp64", fmt::format("{} (reference's own {}, tolerance {})", worst("error"), worst("reference_error"), worst("tolerance"))});
   }
   t.add({"checks", fmt::format("{} passed, {} failed, {} not run", passed, failed, not_run)});
   t.add({"output folder", folder.string()});

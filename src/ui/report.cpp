@@ -68,7 +68,7 @@ class Page {
     const bool good = truth(verdict_, "valid") && truth(verdict_, "correct");
     add("<h1>{}</h1><p class=\"lead\"><span class=\"{}\">{}</span> on target <b>{}</b>, planned by {} for {}.</p>", text(plan_, "program"),
         good ? "good" : "bad", good ? "Verified correct" : "Not verified", text(verdict_, "target"), text(plan_, "planner"), text(plan_, "device"));
-    if (const std::string summary = text(verdict_, "summary"); !summary.empty()) add("<p>{}</p>", summary);
+    if (const std::string summary = text(verdict_, "sentence"); !summary.empty()) add("<p>{}</p>", summary);
   }
 
   void speed() {
@@ -82,7 +82,7 @@ class Page {
     add("<tr><td><b>stitched</b><td class=n>{}<td class=n>{}<td class=n>{}<td></tr>", text(latency, "median"), text(latency, "p10"), text(latency, "p90"));
     for (const auto& [name, b] : member(verdict_, "baselines").items())
       add("<tr><td>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>", escape_html(name), text(b, "median"), text(b, "p10"),
-          text(b, "p90"), text(member(verdict_, "speedup"), name.c_str()));
+          text(b, "p90"), text(member(member(verdict_, "speedup"), name.c_str()), "ratio"));
     add("</table><p>Roofline floor {} ms, share of floor reached {}.</p>", text(verdict_, "floor_ms"), text(verdict_, "of_floor"));
   }
 
@@ -125,15 +125,10 @@ class Page {
 
   void guards() {
     add("<h2>Checks</h2><table><tr><th>check<th>outcome<th>evidence</tr>");
-    const Json& g = member(verdict_, "guards");
-    const auto row = [&](const std::string& name, const Json& j) {
-      const std::string status = text(j, "status");
-      add("<tr><td>{}<td class=\"{}\">{}<td>{}</tr>", name, status == "passed" ? "good" : status == "failed" ? "bad" : "dim", status, text(j, "evidence"));
-    };
-    if (g.is_object())
-      for (const auto& [name, j] : g.items()) row(escape_html(name), j);
-    else if (g.is_array())
-      for (const Json& j : g) row(text(j, "name"), j);
+    for (const Json& g : member(verdict_, "guards")) {
+      const std::string state = text(g, "state");
+      add("<tr><td>{}<td class=\"{}\">{}<td>{}</tr>", text(g, "name"), state == "passed" ? "good" : state == "failed" ? "bad" : "dim", state, text(g, "evidence"));
+    }
     add("</table>");
   }
 
