@@ -56,8 +56,9 @@ STITCH_DEVICE C warp_sum_many(C (&v)[N]) {
 // What a step of one layer works on; arrays have an entry per direction.
 template <class T, class C>
 struct StepArguments {
-  const T* products;                // (directions, rows, gates * hidden), input bias included
+  const T* products;                // (directions, rows, gates * hidden)
   const T *weight[2], *bias[2];     // recurrent: (gates * hidden, hidden) and (gates * hidden), bias may be null
+  const T* input_bias[2];           // null where `products` includes it
   const C* h;                       // (directions, batch, hidden)
   C *h_next, *c;
   T *y, *h_last, *c_last;           // the last two may be null
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(256) recurrent_step_kernel(StepArguments<T, Co
 #pragma unroll
   for (int g = 0; g < kGates; ++g) {
     input[g] = static_cast<C>(widen(products[g * S.hidden]));
+    if (a.input_bias[direction]) input[g] += static_cast<C>(widen(a.input_bias[direction][g * S.hidden + unit]));
     if (a.bias[direction]) recurrent[g] += static_cast<C>(widen(a.bias[direction][g * S.hidden + unit]));
   }
   const int64_t at = (direction * S.batch + b) * S.hidden + unit;
@@ -186,13 +188,16 @@ Failure recurrent(const T* x, const T* h0, const T* c0, const T* const* params, 
       const T* const* const p = params + (layer * S.directions + d) * per_direction;
       a.weight[d] = p[1];
       a.bias[d] = S.biases ? p[3] : nullptr;
+      // The library adds no bias to f64 products.
+      constexpr bool kLibraryBias = S.biases && !std::is_same_v<T, double>;
+      a.input_bias[d] = S.biases && !kLibraryBias ? p[2] : nullptr;
       aligned = aligned && reinterpret_cast<uintptr_t>(p[1]) % 16 == 0;
       Gemm g;
       g.m = S.rows(), g.n = S.gates() * S.hidden, g.k = layer == 0 ? S.input : S.hidden * S.directions;
       g.transpose_b = true;
       g.element = element;
       g.allow_tf32 = allow_tf32;
-      STITCH_TRY_FAILURE(vendor.gemm(g, from, p[0], nullptr, S.biases ? p[2] : nullptr, products + d * S.rows() * g.n, nullptr, 0, stream));
+      STITCH_TRY_FAILURE(vendor.gemm(g, from, p[0], nullptr, kLibraryBias ? p[2] : nullptr, products + d * S.rows() * g.n, nullptr, 0, stream));
     }
     detail::widen_kernel<<<blocks, 256, 0, stream>>>(h0 + layer * S.state(), states, S.state());
     STITCH_CHECK_LAUNCH();

@@ -183,6 +183,8 @@ void add_convolutions(std::vector<Case>& cases) {
     cases.push_back({"convolution " + name, "convolution", g.graph(), tolerance, {}});
   };
   layer("2d", {2, 3, 8, 9}, {4, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1, false);
+  layer("2d with fused nodes", {2, 3, 8, 9}, {4, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1, true);
+  layer("transposed, dilated, with fused nodes", {1, 4, 5, 4}, {4, 2, 3, 3}, {2, 2}, {1, 1}, {2, 2}, true, {1, 1}, 2, true);
   layer("1d, stride", {2, 3, 20}, {4, 3, 5}, {2}, {1}, {1}, false, {0}, 1, false);
   layer("depthwise with fused nodes", {1, 4, 8, 9}, {4, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 4, true);
   layer("f64", {1, 4, 6, 6}, {4, 2, 3, 3}, {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 2, false, DType::f64, 1e-12);

@@ -84,28 +84,25 @@ Result<TaskSource> write_direct(const TaskContext& context, const Layer& l) {
 // Memory for the library's algorithms (tiles of Winograd and FFT forms): a few times the tensors.
 size_t library_scratch(const Layer& l) {
   const double bytes = static_cast<double>((ir::numel(l.x) + ir::numel(l.w) + ir::numel(l.y)) * ir::size_of(l.dtype));
-  return static_cast<size_t>(std::clamp(4 * bytes, double(1 << 20), double(256 << 20)));
+  return (static_cast<size_t>(std::clamp(4 * bytes, double(1 << 20), double(256 << 20))) + 255) / 256 * 256;
 }
 
-// The library, and the direct kernel when it says that it has no algorithm.
-Result<TaskSource> write_library_call(const TaskContext& context) {
-  Layer l;
-  if (!read(context, l)) return fail(ErrorKind::unsupported, "no plain convolution");
-  const ValueRef result{l.index, 0};
-  if (context.task.outputs != std::vector<ValueRef>{result}) return fail(ErrorKind::unsupported, "the convolution has nodes beside it");
+// Forms that the library may have no algorithm for.
+bool may_be_refused(const Layer& l) {
+  const ir::IntList& dilation = l.node->integers("dilation");
+  const bool dilated = std::any_of(dilation.begin(), dilation.end(), [](int64_t d) { return d != 1; });
+  return (l.transposed || l.dims == 3) && (l.groups > 1 || dilated || (l.transposed && l.dims == 3));
+}
+
+// Statements that describe the layer to the library as `c`.
+std::string description(const TaskContext& context, const Layer& l) {
   const ir::Node& n = *l.node;
-  TaskSource out;
-  out.headers = {"convolution.cuh"};
-  out.uses_cudnn = true;
-  out.scratch_bytes = library_scratch(l);
-  const std::string shape = context.task.name + "_shape", x = context.parameter(n.value("x")), w = context.parameter(n.value("weight"));
-  const std::string y = context.parameter(result);
-  std::string body = "  stitch::Convolution c;\n";
-  body += fmt::format("  c.spatial_dims = {}, c.batch = {}, c.in_channels = {}, c.out_channels = {}, c.groups = {};\n", l.dims, l.x[0], l.x[1], l.y[1], l.groups);
+  std::string out = "  stitch::Convolution c;\n";
+  out += fmt::format("  c.spatial_dims = {}, c.batch = {}, c.in_channels = {}, c.out_channels = {}, c.groups = {};\n", l.dims, l.x[0], l.x[1], l.y[1], l.groups);
   const auto per_dim = [&](std::string_view field, const ir::IntList& values, size_t skip) {
     std::string text;
     for (size_t i = 0; i < l.dims; ++i) text += fmt::format("{}c.{}[{}] = {}", i ? ", " : "  ", field, i, values[skip + i]);
-    body += text + ";\n";
+    out += text + ";\n";
   };
   per_dim("in_size", l.x, 2);
   per_dim("kernel", l.w, 2);
@@ -113,11 +110,46 @@ Result<TaskSource> write_library_call(const TaskContext& context) {
   per_dim("stride", n.integers("stride"), 0);
   per_dim("padding", n.integers("padding"), 0);
   per_dim("dilation", n.integers("dilation"), 0);
-  body += fmt::format("  c.transposed = {}, c.element = {}, c.allow_tf32 = {};\n", l.transposed, element_name(l.dtype), context.precision != hw::PrecisionClass::fp32);
-  body += fmt::format("  const stitch::Failure failure = vendor.convolution(c, {}, {}, {}, {}, scratch, {}, stream);\n", x, w, bias_argument(context, l), y, out.scratch_bytes);
-  body += "  if (failure != stitch::vendor_unsupported) return failure;\n";
-  body += fmt::format("  return stitch::convolution_direct<{}>({}, {}, {}, stitch::Store{{{}}}, stream);\n", shape, x, w, bias_argument(context, l), y);
-  out.kernels = direct_shape(l, shape) + task_comment(context, "convolution") + context.signature() + " {\n" + body + "}\n";
+  return out + fmt::format("  c.transposed = {}, c.element = {}, c.allow_tf32 = {};\n", l.transposed, element_name(l.dtype), context.precision != hw::PrecisionClass::fp32);
+}
+
+// The library and, where it may say that it has no algorithm, the direct kernel; nodes after the convolution, with its
+// bias, in one pass over the result.
+Result<TaskSource> write_library_call(const TaskContext& context, const Layer& l) {
+  const ir::Node& n = *l.node;
+  STITCH_TRY(const Ending ending, write_ending(context, {l.index, 0}));
+  const bool fused = !ending.definition.empty();
+  TaskSource out;
+  out.uses_cudnn = true;
+  out.scratch_bytes = library_scratch(l);
+  const std::string x = context.parameter(n.value("x")), w = context.parameter(n.value("weight")), bias = bias_argument(context, l);
+  const std::string null = fmt::format("static_cast<const {}*>(nullptr)", cpp_type(l.dtype));
+  std::string body = description(context, l), y = fused ? "result" : context.parameter({l.index, 0});
+  const size_t library_bytes = out.scratch_bytes;
+  if (fused) {
+    body += fmt::format("  auto* const result = reinterpret_cast<{}*>(static_cast<char*>(scratch) + {});\n", cpp_type(l.dtype), library_bytes);
+    out.scratch_bytes += static_cast<size_t>(ir::bytes_of(n.type()));
+  }
+  const std::string call = fmt::format("vendor.convolution(c, {}, {}, {}, {}, scratch, {}, stream)", x, w, fused ? null : bias, y, library_bytes);
+  out.kernels = ending.definition;
+  if (!may_be_refused(l)) {
+    body += fmt::format("  STITCH_TRY_FAILURE({});\n", call);
+  } else {
+    out.headers.push_back("convolution.cuh");
+    out.kernels += direct_shape(l, context.task.name + "_shape");
+    body += fmt::format("  stitch::Failure failure = {};\n", call);
+    body += fmt::format("  if (failure == stitch::vendor_unsupported) failure = stitch::convolution_direct<{}_shape>({}, {}, {}, stitch::Store{{{}}}, stream);\n",
+                        context.task.name, x, w, fused ? null : bias, y);
+    body += "  STITCH_TRY_FAILURE(failure);\n";
+  }
+  if (fused) {
+    out.headers.push_back("epilogue.cuh");
+    const int64_t elements = ir::numel(l.y);
+    body += fmt::format("  return stitch::epilogue<{}, {}, {}>(result, {}, {}, stream);\n", elements, l.y[1], elements / (l.y[0] * l.y[1]), bias, ending.value);
+  } else {
+    body += "  return nullptr;\n";
+  }
+  out.kernels += task_comment(context, "convolution") + context.signature() + " {\n" + body + "}\n";
   return out;
 }
 
@@ -126,7 +158,14 @@ Result<TaskSource> write(const TaskContext& context) {
   if (!read(context, l)) return fail(ErrorKind::unsupported, "no plain convolution");
   if (l.depthwise() || l.dtype == DType::f64)
     if (auto source = write_direct(context, l)) return source;
-  return write_head_and_rest(context, {l.index}, write_library_call, "convolution");
+  if (auto source = write_library_call(context, l)) return source;
+  // A fused node moves elements: the convolution by itself, then the rest.
+  const Writer head = [](const TaskContext& part) -> Result<TaskSource> {
+    Layer alone;
+    if (!read(part, alone)) return fail(ErrorKind::unsupported, "no plain convolution");
+    return write_library_call(part, alone);
+  };
+  return write_head_and_rest(context, {l.index}, head, "convolution");
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace {
 using ir::DType;
 using ir::ValueRef;
 
-constexpr int64_t kMaxCalls = 64;  // products one task may enqueue when its batch has no single stride
+// Products one task may enqueue when its batch has no single stride. More than a few cost more than copying an operand
+// into order first, which is what happens when a permute of the task is not read in place.
+constexpr int64_t kMaxCalls = 64, kMaxCallsInPlace = 4;
 
 // One operand as the library sees it: rows x columns, row stride ld; transposed when stored the other way round.
 struct Matrix {
@@ -88,6 +90,7 @@ class Reader {
  private:
   std::optional<OperandView> operand(ValueRef v) {
     if (context_.graph.type_of(v).dtype != p_.dtype) return std::nullopt;
+    in_place_ = in_place_ || inside_.count(v.node) > 0;
     return view_operand(context_.graph, v, inside_);
   }
   static void prepend(OperandView& v, int64_t extent) {
@@ -100,7 +103,8 @@ class Reader {
   }
 
   bool take_bias(ValueRef v) {
-    if (inside_.count(v.node) || context_.graph.type_of(v).dtype != p_.dtype) return false;
+    // The library adds no bias to f64 products.
+    if (inside_.count(v.node) || context_.graph.type_of(v).dtype != p_.dtype || p_.dtype == DType::f64) return false;
     p_.bias = v;
     return true;
   }
@@ -109,7 +113,7 @@ class Reader {
     const ir::Shape& shape = context_.graph.type_of(v).shape;
     const ir::Shape& out = n.type().shape;
     if (inside_.count(v.node) || context_.graph.type_of(v).dtype != p_.dtype) return false;
-    if (p_.beta == 1 && ir::numel(shape) == out.back() && !shape.empty() && shape.back() == out.back()) {
+    if (p_.dtype != DType::f64 && p_.beta == 1 && ir::numel(shape) == out.back() && !shape.empty() && shape.back() == out.back()) {
       p_.bias = v;
       p_.beta = 0;
       return true;
@@ -139,7 +143,7 @@ class Reader {
     fold_batch_into_rows();
     int64_t calls = 1;
     for (size_t i = 0; i + 1 < p_.batch.size(); ++i) calls *= p_.batch[i];
-    return calls <= kMaxCalls;
+    return calls <= (in_place_ ? kMaxCallsInPlace : kMaxCalls);
   }
   // Joins the previous batch dim when both operands step through the two as through one.
   void push_batch(int64_t extent, int64_t stride_a, int64_t stride_b) {
@@ -197,6 +201,7 @@ class Reader {
 
   const TaskContext& context_;
   std::set<int32_t> inside_;
+  bool in_place_ = false;  // an operand is read through the task's own permutes
   Product p_;
 };
 
