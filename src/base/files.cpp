@@ -26,6 +26,8 @@ tl::unexpected<Error> file_error(const char* what, const fs::path& file, int err
     case EACCES:
     case EROFS: return fail(ErrorKind::environment, "Cannot {} {}: no permission.", what, file.string());
     case EISDIR: return fail(ErrorKind::bad_input, "{} is a folder, but a file is needed.", file.string());
+    case ENAMETOOLONG:
+    case ELOOP: return fail(ErrorKind::bad_input, "Cannot {} {}: {}.", what, file.string(), std::strerror(error));
     case ENOTDIR: return fail(ErrorKind::bad_input, "Cannot {} {}: a part of the path is a file, not a folder.", what, file.string());
     default: return fail(ErrorKind::environment, "Cannot {} {}: {}.", what, file.string(), std::strerror(error));
   }
@@ -97,7 +99,12 @@ Status append_line(const fs::path& file, std::string_view line) {
   if (fd.get() < 0) return file_error("write", file, errno);
   std::string text(line);
   text += '\n';
-  if (const int error = write_all(fd.get(), text)) return file_error("write", file, error);
+  const off_t before = ::lseek(fd.get(), 0, SEEK_END);
+  if (const int error = write_all(fd.get(), text)) {
+    // Half a line would spoil the next one.
+    if (before >= 0) [[maybe_unused]] const int ignored = ::ftruncate(fd.get(), before);
+    return file_error("write", file, error);
+  }
   return {};
 }
 
@@ -148,7 +155,11 @@ Result<int> lock(const fs::path& file, int flags) {
       return fail(ErrorKind::environment, "{} is in use by another process; wait for it to finish.", file.string());
     return file_error("lock", file, error);
   }
-  return fd;
+  // The holder may have removed the file while this process waited; a lock on a removed file protects nothing.
+  struct stat held {}, there {};
+  if (::fstat(fd, &held) == 0 && ::stat(file.c_str(), &there) == 0 && held.st_ino == there.st_ino && held.st_dev == there.st_dev) return fd;
+  ::close(fd);
+  return lock(file, flags);
 }
 }  // namespace
 

@@ -29,6 +29,10 @@ fs::path pip_packages() {
 }
 
 fs::path find_nvcc(const fs::path& pip) {
+  if (const char* given = std::getenv("STITCHCUDA_NVCC"); given && *given) {
+    const auto path = find_program(given);
+    return path ? fs::path(*path) : fs::path();
+  }
   std::vector<fs::path> candidates;
   if (const auto on_path = find_program("nvcc")) candidates.push_back(*on_path);
   if (const char* home = std::getenv("CUDA_HOME"); home && *home) candidates.push_back(fs::path(home) / "bin/nvcc");

@@ -15,7 +15,7 @@ struct CudaToolkit {
   std::vector<std::filesystem::path> library_dirs;  // libcudart, libcublasLt, libcudnn
 };
 
-// Looks once per process: nvcc on PATH, $CUDA_HOME, /usr/local/cuda*, then the Python environment in data_home()/venv.
+// Looks once per process: $STITCHCUDA_NVCC alone where it is set (any name that is no program, such as "none", hides nvcc); else nvcc on PATH, $CUDA_HOME, /usr/local/cuda*, then the Python environment in data_home()/venv.
 const CudaToolkit& find_cuda_toolkit();
 
 // Full path of lib<stem>.so or its newest numbered form in the toolkit's folders; empty if there is none.

@@ -41,9 +41,11 @@ Status read_answer(const std::string& answer, const ProcessResult& r) {
     return tl::make_unexpected(std::move(e));
   }
   STITCH_TRY(const Json j, parse_json(answer, "The capture worker's answer"));
-  if (!j.contains("error")) return {};
+  if (j.contains("ok")) return {};
+  if (!j.contains("error")) return fail(ErrorKind::bad_input, "The capture worker's answer was overwritten by the program; it must not write to files it does not know.");
   const Json& e = j.at("error");
-  return tl::make_unexpected(Error{kind_from_name(e.value("kind", "internal")), e.value("message", "Capture failed."), e.value("detail", "")});
+  const auto text = [&](const char* key, const char* otherwise) { return get_string(e, key, "").value_or(otherwise); };
+  return tl::make_unexpected(Error{kind_from_name(text("kind", "internal")), text("message", "Capture failed."), text("detail", "")});
 }
 
 }  // namespace
@@ -57,7 +59,16 @@ Result<std::string> find_python() {
   return fail(ErrorKind::environment, "No Python with PyTorch was found; run make setup, or set STITCHCUDA_PYTHON to one that has it.");
 }
 
+Status check_target(const std::string& target) {
+  if (target.empty()) return fail(ErrorKind::bad_input, "The program's name is empty; give FILE.py, module:callable, FILE.pt2 or a .stitch folder.");
+  std::error_code ec;
+  if (fs::exists(target, ec) || target.find(':') != target.npos) return {};
+  if (ec && ec != std::errc::not_a_directory) return fail(ErrorKind::bad_input, "{} cannot be read: {}.", target, ec.message());
+  return fail(ErrorKind::bad_input, "{} does not exist; check the path.", target);
+}
+
 Result<ir::Bundle> capture(const CaptureOptions& options, const Progress& progress) {
+  STITCH_CHECK_OK(check_target(options.target));
   STITCH_TRY(const std::string python, find_python());
   STITCH_TRY(const TempFolder scratch, TempFolder::create("capture"));
   const fs::path answer_file = scratch.path() / "answer.json";

@@ -27,6 +27,9 @@ using Progress = std::function<void(const std::string& text)>;
 // A Python that has PyTorch: $STITCHCUDA_PYTHON, the environment that set-up made, python3 on PATH.
 Result<std::string> find_python();
 
+// Whether there is such a file or folder at all; needs no Python. A name with a colon may be module:callable.
+Status check_target(const std::string& target);
+
 // Captures and reads the bundle back (which checks it). On failure nothing stays at `out`.
 Result<ir::Bundle> capture(const CaptureOptions&, const Progress&);
 

@@ -13,6 +13,7 @@
 #include "code/coder.h"
 #include "ir/bundle.h"
 #include "loop/machine.h"
+#include "loop/out_folder.h"
 #include "plan/plan.h"
 #include "plan/prepare.h"
 #include "run/candidate.h"
@@ -70,6 +71,8 @@ class Run {
   Result<StepResult> capture(const StepContext& c) {
     if (is_bundle()) {
       STITCH_TRY(const ir::Bundle* b, bundle());
+      STITCH_CHECK_OK(check_tensors(*b));
+      remove_stale();
       return described(*b, "read");
     }
     capture::CaptureOptions options;
@@ -78,7 +81,20 @@ class Run {
     options.inputs_attribute = o_.inputs_attribute;
     options.seed = o_.seed;
     STITCH_TRY(bundle_, capture::capture(options, [&](const std::string& text) { c.progress(text, -1); }));
+    remove_stale();
     return described(*bundle_, "captured");
+  }
+  // Damaged tensors are found here, not after minutes of building.
+  static Status check_tensors(const ir::Bundle& b) {
+    STITCH_CHECK_OK(ir::read_weights(b).map([](const auto&) {}));
+    for (const std::string& name : b.case_names) STITCH_CHECK_OK(ir::read_case(b, name).map([](const auto&) {}));
+    return {};
+  }
+  // What an earlier run of another program left would be read as this one's result.
+  void remove_stale() {
+    std::error_code ec;
+    for (const char* name : {"plan.json", "kernels.cu", "program.cpp", "model_new.py", "program.so", "program_host.so", "verdict.json", "report.html"})
+      fs::remove(o_.out / name, ec);
   }
   static StepResult described(const ir::Bundle& b, const char* verb) {
     const size_t work = b.graph.nodes.size() - b.inputs.size() - b.weights.size();
@@ -215,21 +231,25 @@ Result<Target> target_from_name(std::string_view name) {
 
 Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Listener& listener) {
   RunOptions o = options;
-  o.out = fs::absolute(o.out);
+  o.out = fs::absolute(o.out).lexically_normal();
+  if (!o.out.has_filename()) o.out = o.out.parent_path();
+  STITCH_CHECK_OK(capture::check_target(o.input));
+  STITCH_CHECK_OK(hw::find_device(o.device).map([](const auto&) {}));
   if (o.target == Target::cuda && !run::gpu_present())
     return fail(ErrorKind::environment, "--target cuda needs an NVIDIA GPU, and none was found; use --target host or auto.");
   if (o.target != Target::host && build::find_cuda_toolkit().nvcc.empty())
     return fail(ErrorKind::environment, "No CUDA compiler (nvcc) was found; run make setup to install it, or use --target host to do without.");
-  const bool existed = fs::exists(o.out);
-  STITCH_CHECK_OK(make_folder(o.out));
-  STITCH_TRY(const FileLock lock, FileLock::try_acquire(o.out / ".lock"));
   STITCH_TRY(const std::string key, run_key(o));
   STITCH_TRY(RunStore store, RunStore::open(data_home() / "runs.sqlite"));
-  if (o.fresh) STITCH_CHECK_OK(store.abandon(o.out.string()));
+  STITCH_TRY(OutFolder folder, OutFolder::open(o.out));
   EventLog log(o.out / "events.jsonl", listener);
-  STITCH_TRY(const auto unfinished, store.find_unfinished(o.out.string(), key));
-  std::error_code ec;
-  if (!unfinished) fs::remove(o.out / "events.jsonl", ec);
+  STITCH_TRY(auto unfinished, store.find_unfinished(o.out.string(), key));
+  if (o.fresh) unfinished.reset();
+  if (!unfinished) {
+    // Another run that was killed here cannot go on: its files are about to be replaced.
+    STITCH_CHECK_OK(store.abandon(o.out.string()));
+    folder.start_log();
+  }
 
   Run run(o);
   const std::vector<Step> steps = run.steps();
@@ -237,10 +257,12 @@ Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Liste
   RunOutcome outcome;
   const auto data = run_steps(steps, machine, store, log, &outcome.run_id);
   if (!data) {
-    // Nothing half-written stays: a run that failed before it made anything leaves no folder behind.
-    const bool made_nothing = !fs::exists(o.out / "plan.json") && !fs::exists(o.out / "program.stitch");
-    if (outcome.run_id == 0 || made_nothing) (void)store.abandon(o.out.string());
-    if (made_nothing && !existed) remove_tree(o.out);
+    // Nothing half-written stays. A wrong program stays wrong, so only what the machine or the candidate broke is kept to go on from.
+    const auto done = store.steps(outcome.run_id);
+    const bool nothing_done = !unfinished && (!done || done->empty());
+    const bool hopeless = data.error().kind == ErrorKind::bad_input || data.error().kind == ErrorKind::unsupported;
+    if (nothing_done || hopeless) (void)store.abandon(o.out.string());
+    if (nothing_done || (hopeless && folder.is_new())) folder.take_back();
     return tl::make_unexpected(data.error());
   }
   STITCH_TRY(outcome.verdict, read_file(o.out / "verdict.json"));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
 #include "base/process.h"
@@ -90,17 +91,22 @@ int main_entry(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
-    fmt::print(stderr, "stitchcuda: {}. Run stitchcuda --help for usage.\n", e.what());
-    return 2;
+    std::string what = e.what();
+    while (what.ends_with('.')) what.pop_back();
+    return print_error(what + "; run stitchcuda --help for usage."), 2;
   }
   try {
-    return chosen();
+    const int code = chosen();
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+    return print_error("The result could not be written to stdout; check the disk or the reader of the pipe."), 4;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "stitchcuda: out of memory; use a smaller program or a machine with more memory.\n");
-    return 4;
+    return print_error("Memory ran out; use a smaller program or a machine with more memory."), 4;
+  } catch (const std::filesystem::filesystem_error& e) {
+    return print_error(fmt::format("{} cannot be used: {}.", e.path1().string(), e.code().message())), 4;
+  } catch (const std::system_error& e) {
+    return print_error(fmt::format("The system refused a request: {}.", e.code().message())), 4;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "stitchcuda: internal error ({}); please report it with the command you ran.\n", e.what());
-    return 5;
+    return print_error(fmt::format("Internal error ({}); please report it with the command you ran.", e.what())), 5;
   }
 }
 

@@ -32,7 +32,7 @@ int exit_code(ErrorKind kind) {
 
 // One sentence on stderr; evidence only on request, because it is long.
 int report_error(const Error& e) {
-  fmt::print(stderr, "stitchcuda: {}\n", e.message);
+  print_error(e.message);
   if (!e.detail.empty()) {
     if (const char* verbose = std::getenv("STITCHCUDA_LOG"); verbose && std::string_view(verbose) == "debug") fmt::print(stderr, "{}\n", e.detail);
   }
@@ -100,6 +100,12 @@ void print_outcome(std::FILE* out, const Json& v, const loop::RunOutcome& o, con
 }  // namespace
 
 std::string version() { return STITCH_VERSION; }
+
+void print_error(std::string message) {
+  // Paths, flags and a program's own exceptions may hold anything.
+  std::replace_if(message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::fprintf(stderr, "stitchcuda: %s\n", message.c_str());
+}
 
 int run_command(const RunArguments& a) {
   loop::RunOptions o;

@@ -11,6 +11,9 @@ using Command = std::function<int()>;
 
 std::string version();
 
+// "stitchcuda: MESSAGE" on stderr, always one line.
+void print_error(std::string message);
+
 struct RunArguments {
   std::string input, out, target = "auto", precision = "default", device = "h200", inputs_attribute;
   int64_t seed = 42;

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/files.h"
 #include "base/json_full.h"
@@ -50,7 +51,8 @@ Finding nvcc() {
     f.present = true;
     f.detail = fmt::format("{} ({})", toolkit.version, toolkit.nvcc.string());
   } else {
-    f.detail = "not found on PATH, in CUDA_HOME, /usr/local/cuda or the Python environment; make setup installs it";
+    const char* given = std::getenv("STITCHCUDA_NVCC");
+    f.detail = given && *given ? fmt::format("STITCHCUDA_NVCC is {}, which is no program", given) : "not found on PATH, in CUDA_HOME, /usr/local/cuda or the Python environment; make setup installs it";
   }
   return f;
 }
