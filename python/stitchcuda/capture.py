@@ -48,9 +48,13 @@ def main(argv=None):
     try:
         import safetensors  # noqa: F401
         import torch  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         message = f"Python at {sys.executable} has no {error.name}; run make setup."
         return emit(channel, {"error": {"kind": "environment", "message": message, "detail": str(error)}})
+    except Exception as error:  # noqa: BLE001  (a broken installation raises anything)
+        text = " ".join(str(error).split())[:300]
+        message = f"Python at {sys.executable} cannot import PyTorch ({text}): its torch is broken; run make setup."
+        return emit(channel, {"error": {"kind": "environment", "message": message, "detail": text}})
     if options.batch:
         from . import batch
         return batch.run(options, lambda outcome: emit(channel, outcome))

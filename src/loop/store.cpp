@@ -88,7 +88,7 @@ Result<RunStore> RunStore::open(const std::filesystem::path& file) {
   sqlite3* db = nullptr;
   const int rc = sqlite3_open(file.c_str(), &db);
   RunStore store(db);
-  sqlite3_busy_timeout(db, 10000);
+  sqlite3_busy_timeout(db, 5000);
   if (rc != SQLITE_OK || sqlite3_exec(db, kSchema, nullptr, nullptr, nullptr) != SQLITE_OK)
     return fail(ErrorKind::environment, "The run store {} cannot be used ({}); check permissions and disk space, or move it away and run again.",
                 file.string(), db ? sqlite3_errmsg(db) : "no memory");
