@@ -110,10 +110,11 @@ Status append_line(const fs::path& file, std::string_view line) {
 
 Status make_folder(const fs::path& folder) {
   if (folder.empty()) return {};
-  std::error_code ec;
+  std::error_code ec, looked;
   fs::create_directories(folder, ec);
-  if (ec && !fs::is_directory(folder)) return file_error("create folder", folder, ec.value());
-  if (!fs::is_directory(folder)) return file_error("create folder", folder, ENOTDIR);
+  const bool there = fs::is_directory(folder, looked);
+  if (ec && !there) return file_error("create folder", folder, ec.value());
+  if (!there) return file_error("create folder", folder, ENOTDIR);
   return {};
 }
 

@@ -92,6 +92,8 @@ int main_entry(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
     std::string what = e.what();
+    if (argc > 1 && *argv[1] != '-' && app.get_subcommands([&](const CLI::App* a) { return a->get_name() == argv[1]; }).empty())
+      what = fmt::format("There is no command \"{}\"", argv[1]);
     while (what.ends_with('.')) what.pop_back();
     return print_error(what + "; run stitchcuda --help for usage."), 2;
   }

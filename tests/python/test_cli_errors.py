@@ -236,7 +236,7 @@ BUNDLES = {  # name: (damage, exit code, parts of the sentence)
     "pipe": (lambda b: ((b / "weights.safetensors").unlink(), os.mkfifo(b / "weights.safetensors")), BAD, ["no plain file"]),
     "version_99": (edit(lambda j: j.update(version=99)), UNSUPPORTED, ["99", "newer"]),
     "version_text": (edit(lambda j: j.update(version="1")), BAD, ["version"]),
-    "unknown_op": (line(6, "gelu(", "teleport("), BAD, ["teleport"]),
+    "unknown_op": (line(6, "gelu(", "teleport("), UNSUPPORTED, ["teleport"]),
     "forward_reference": (line(5, "%0,", "%7,"), BAD, ["%7"]),
     "self_reference": (line(6, "gelu(%5", "gelu(%6"), BAD, ["%6"]),
     "wrong_shape": (line(5, "f32[32,128]", "f32[32,127]"), BAD, ["32"]),
