@@ -6,13 +6,6 @@
 #include "base/parallel.h"
 #include "interp/rules.h"
 
-// One build runs on any x86-64 and still uses AVX2 where there is one. Sanitizers do not start up early enough for ifuncs.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define STITCH_CLONES __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define STITCH_CLONES
-#endif
-
 namespace stitch::interp {
 namespace {
 
@@ -23,19 +16,29 @@ constexpr int64_t kBlockRows = 64, kBlockCols = 256;
 using Vector [[gnu::vector_size(32)]] = double;
 
 // acc (4 x 8, dense) = sum over k of the column a[k*4..] times the row b[k*8..].
-STITCH_CLONES void tile(int64_t k, const double* a, const double* b, double* acc) {
+[[gnu::always_inline]] inline void tile_body(int64_t k, const double* a, const double* b, double* acc) {
   Vector c[kRows][2] = {};
   for (int64_t p = 0; p < k; ++p, a += kRows, b += kCols) {
     Vector b0, b1;
     __builtin_memcpy(&b0, b, sizeof b0);
     __builtin_memcpy(&b1, b + 4, sizeof b1);
-    for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kRows; ++i) {  // unrolled, or the tile would live in memory
       c[i][0] += a[i] * b0;
       c[i][1] += a[i] * b1;
     }
   }
   __builtin_memcpy(acc, c, sizeof c);
 }
+
+// One build runs on any x86-64 and still uses AVX2 where there is one.
+void tile_plain(int64_t k, const double* a, const double* b, double* acc) { tile_body(k, a, b, acc); }
+#ifdef __x86_64__
+[[gnu::target("avx2,fma")]] void tile_avx2(int64_t k, const double* a, const double* b, double* acc) { tile_body(k, a, b, acc); }
+const auto tile = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_plain;
+#else
+const auto tile = tile_plain;
+#endif
 
 // Packs up to `width` lines of a strided matrix so that the tile reads them in order; short blocks are filled up with zeros,
 // which only meet each other's results that nobody reads.

@@ -35,7 +35,7 @@ class Run {
 
   Status bind(const std::vector<int32_t>& nodes, const Values& values, const char* what);
   Status run(const Observer& observe);
-  Values outputs() const;
+  Values outputs();
 
  private:
   const Value& lookup(ir::ValueRef v) const {
@@ -131,16 +131,23 @@ void Run::finish(Value& v) const {
   if (v.floating()) {
     if (!options_.round_to_dtype || d == ir::DType::f64) return;
     parallel_for(static_cast<int64_t>(v.f.size()), grain_for(2), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) v.f[static_cast<size_t>(i)] = round_to(v.f[static_cast<size_t>(i)], d);
+      for (int64_t i = begin; i < end; ++i) v.f[static_cast<size_t>(i)] = store_as(v.f[static_cast<size_t>(i)], d);
     });
   } else if (d != ir::DType::i64) {
     for (int64_t& e : v.i) e = wrap(e, d);
   }
 }
 
-Values Run::outputs() const {
+// Copies what the caller owns or another output still needs, moves the rest.
+Values Run::outputs() {
   Values out;
-  for (const ir::Output& o : g_.outputs) out.push_back(lookup(o.value));
+  for (size_t k = 0; k < g_.outputs.size(); ++k) {
+    const ir::ValueRef v = g_.outputs[k].value;
+    const auto n = static_cast<size_t>(v.node);
+    const bool again = std::any_of(g_.outputs.begin() + static_cast<std::ptrdiff_t>(k) + 1, g_.outputs.end(), [&](const ir::Output& o) { return o.value == v; });
+    if (leaves_[n] || again) out.push_back(lookup(v));
+    else out.push_back(std::move(results_[n].at(static_cast<size_t>(v.output))));
+  }
   return out;
 }
 

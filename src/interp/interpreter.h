@@ -23,7 +23,8 @@ struct Options {
   // false: floats stay fp64 everywhere, also through casts to f16/bf16/f32 (the oracle). true: every node's result is
   // rounded to its dtype (a model of unfused execution, for error estimates).
   bool round_to_dtype = false;
-  // Stops with an environment error before allocating more than this many bytes of live values.
+  // Stops with an environment error before allocating more than this many bytes of live values (8 per element; inputs, weights
+  // and an op's scratch memory are not counted).
   int64_t memory_limit = int64_t{16} << 30;
 };
 
@@ -35,7 +36,8 @@ ir::Tensor to_f64_tensor(const Value&, std::string name);          // floats sta
 // (bad_input), an index out of range (bad_input, names the node), an op without a rule (internal).
 Result<std::vector<Value>> run(const ir::Graph&, const std::vector<Value>& inputs, const std::vector<Value>& weights,
                                const Options& = {});
-// Same, and hands every node's results to `observe` as they are made (for comparing a program task by task).
+// Same, and hands every computed node's results (inputs and weights are not among them) to `observe` as they are made, for
+// comparing a program task by task.
 Result<std::vector<Value>> run(const ir::Graph&, const std::vector<Value>& inputs, const std::vector<Value>& weights,
                                const Options&, const std::function<void(int32_t node, const std::vector<Value>&)>& observe);
 

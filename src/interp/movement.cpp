@@ -229,7 +229,7 @@ Result<Values> upsample_nearest(const Call& c) {
   const auto scales = scales_of(c);
   Maps maps = identity_maps(to);
   for (size_t d = 2; d < to.size(); ++d)
-    for (int64_t& i : maps[d]) i = nearest_source(i, from[d], to[d], scales.empty() ? 0 : scales[d - 2]);
+    for (int64_t& i : maps[d]) i = nearest_source(i, from[d], to[d], scales.empty() ? 0 : scales[d - 2], to.size() - 2);
   return from_maps(c, maps);
 }
 

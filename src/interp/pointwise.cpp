@@ -23,6 +23,7 @@ struct Operand {
   bool direct = false;  // dense in the result's shape: blocks point into it
   double number = 0;
   int64_t integer = 0;
+  bool limit = false;    // stands for a missing bound: the last integer there is, in any dtype
 };
 
 Operand from_number(double v) { return {nullptr, {}, false, v, float_to_integer(v, ir::DType::i64)}; }
@@ -36,6 +37,7 @@ Operand operand_of(const Call& c, const ir::Arg& arg, const ir::Shape& shape, do
   if (const auto* v = std::get_if<int64_t>(&arg)) return {nullptr, {}, false, static_cast<double>(*v), *v};
   if (const auto* v = std::get_if<bool>(&arg)) return from_number(*v);
   Operand none = from_number(if_none);
+  none.limit = true;
   none.integer = if_none > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
   return none;
 }
@@ -103,14 +105,14 @@ const double* floats(const Plan& plan, const Operand& o, int64_t start, int64_t 
     gather(o.layout, o.tensor->i.data(), start, n, buffer, [](int64_t v) { return static_cast<double>(v); });
   }
   if (round)
-    for (int64_t i = 0; i < n; ++i) buffer[i] = round_to(buffer[i], plan.dtype);
+    for (int64_t i = 0; i < n; ++i) buffer[i] = store_as(buffer[i], plan.dtype);
   return buffer;
 }
 
 const int64_t* integers(const Plan& plan, const Operand& o, int64_t start, int64_t n, int64_t* buffer) {
   if (!o.tensor) {
     // PyTorch converts a number to the tensors' dtype, also where it does not fit.
-    std::fill_n(buffer, n, wrap(o.integer, plan.dtype == ir::DType::b8 ? ir::DType::i64 : plan.dtype));
+    std::fill_n(buffer, n, o.limit || plan.dtype == ir::DType::b8 ? o.integer : wrap(o.integer, plan.dtype));
     return buffer;
   }
   const ir::DType from = o.tensor->type.dtype;

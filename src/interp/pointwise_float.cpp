@@ -51,7 +51,7 @@ double six_step(double x) { return smaller(larger(x + 3, 0), 6); }
 double elu(double x, const Numbers& p) { return x < 0 ? p[0] * p[1] * std::expm1(x * p[2]) : p[1] * x; }
 double softplus(double x, const Numbers& p) { return x * p[0] > p[1] ? x : std::log1p(std::exp(x * p[0])) / p[0]; }
 double hardshrink(double x, const Numbers& p) { return x >= -p[0] && x <= p[0] ? 0 : x; }
-double softshrink(double x, const Numbers& p) { return x > p[0] ? x - p[0] : x < -p[0] ? x + p[0] : x * 0.0; }
+double softshrink(double x, const Numbers& p) { return x > p[0] ? x - p[0] : x < -p[0] ? x + p[0] : std::isnan(x) ? x : 0.0; }
 double threshold(double x, const Numbers& p) { return x <= p[0] ? p[1] : x; }
 
 double round_decimals(double x, const Numbers& p) {

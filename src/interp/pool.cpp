@@ -1,4 +1,6 @@
 // Max and average pooling, plain and adaptive: one window per result element.
+#include <limits>
+
 #include "base/parallel.h"
 #include "interp/rules.h"
 #include "interp/window.h"
@@ -64,11 +66,12 @@ int64_t images_of(const Call& c) { return c.in("x").type.shape[0] * c.in("x").ty
 template <class T>
 void max_windows(const Call& c, const Geometry& g, const std::vector<T>& x, std::vector<T>& values, std::vector<int64_t>* indices) {
   each_window(g, images_of(c), [&](int64_t t, int64_t image, const Span* spans) {
-    int64_t best = -1;
-    T top{};
+    // A window may hold padding only.
+    int64_t best = (spans[0].begin * g.in[1] + spans[1].begin) * g.in[2] + spans[2].begin;
+    T top = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::min();
     each_element(g, spans, [&](int64_t at) {
       const T v = x[static_cast<size_t>(image + at)];
-      if (best >= 0 && !(v > top) && v == v) return;
+      if (!(v > top) && v == v) return;
       best = at;
       top = v;
     });

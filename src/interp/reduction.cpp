@@ -29,15 +29,24 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// out[row] = f(get, length), where get(i) is the row's element i; rows in parallel.
+// out[row] = f(get, length), where get(i) is the row's element i; rows in parallel. Rows whose elements are scattered are copied
+// first, eight neighbours at a time: they share cache lines.
 template <class T, class U, class F>
 void each_row(const Rows& rows, const std::vector<T>& x, std::vector<U>& out, const F& f) {
-  parallel_for(rows.count(), grain_for(rows.length()), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* p = x.data() + rows.starts[static_cast<size_t>(r)];
-      const int64_t* m = rows.members.data();
-      if (rows.dense) out[static_cast<size_t>(r)] = f([p](int64_t i) { return p[i]; }, rows.length());
-      else out[static_cast<size_t>(r)] = f([p, m](int64_t i) { return p[m[i]]; }, rows.length());
+  constexpr int64_t kGroup = 8;
+  const int64_t n = rows.length();
+  parallel_for(rows.count(), grain_for(n), [&](int64_t begin, int64_t end) {
+    std::vector<T> copies(rows.dense ? 0 : static_cast<size_t>(kGroup * n));
+    for (int64_t r = begin; r < end; r += kGroup) {
+      const int64_t group = std::min(kGroup, end - r);
+      const int64_t* starts = rows.starts.data() + r;
+      if (!rows.dense)
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t k = 0; k < group; ++k) copies[static_cast<size_t>(k * n + i)] = x[static_cast<size_t>(starts[k] + rows.members[static_cast<size_t>(i)])];
+      for (int64_t k = 0; k < group; ++k) {
+        const T* p = rows.dense ? x.data() + starts[k] : copies.data() + k * n;
+        out[static_cast<size_t>(r + k)] = f([p](int64_t i) { return p[i]; }, n);
+      }
     }
   });
 }

@@ -18,10 +18,11 @@ std::vector<double> scales_of(const Call& c) {
   return out;
 }
 
-int64_t nearest_source(int64_t i, int64_t in, int64_t out, double scale) {
-  if (out == in) return i;
-  if (out == 2 * in) return i / 2;
-  // In single precision, as PyTorch on every device: the rounding decides which element is taken.
+int64_t nearest_source(int64_t i, int64_t in, int64_t out, double scale, size_t spatial) {
+  // PyTorch's 2d kernels (and only those) take these ratios by the extents even where the user's factor says otherwise.
+  if (spatial == 2 && out == in) return i;
+  if (spatial == 2 && out == 2 * in) return i / 2;
+  // In single precision, as PyTorch for an f32 tensor: the rounding decides which element is taken.
   const float ratio = scale > 0 ? static_cast<float>(1 / scale) : static_cast<float>(in) / static_cast<float>(out);
   return std::min(static_cast<int64_t>(std::floor(static_cast<float>(i) * ratio)), in - 1);
 }
@@ -89,10 +90,8 @@ Result<Values> upsample(const Call& c) {
   const auto& to = c.node.type().shape;
   ir::Shape shape = c.in("x").type.shape;
   Value out{c.node.type(), c.in("x").f, {}};
-  // PyTorch copies where no spatial extent changes, whatever the scale factors say.
-  if (shape == to) return one(std::move(out));
   for (size_t d = 2; d < to.size(); ++d) {
-    if (!cubic && shape[d] == to[d]) continue;
+    if (!cubic && shape[d] == to[d]) continue;  // PyTorch copies here, whatever the scale factor says
     std::vector<Taps> taps;
     for (int64_t i = 0; i < to[d]; ++i) {
       const double position = source_position(i, shape[d], to[d], align, scales.empty() ? 0 : scales[d - 2]);

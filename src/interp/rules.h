@@ -77,6 +77,7 @@ Values one(Value v);                                      // a single result
 Value make_value(ir::TensorType type);                    // zeros
 int64_t wrap(int64_t v, ir::DType dtype);                 // two's complement of the dtype's width; b8: v != 0
 double round_to(double v, ir::DType dtype);               // nearest even in a float dtype; infinity beyond its range
+double store_as(double v, ir::DType dtype);               // as f16 and bf16 kernels round: computed in f32, then stored
 int64_t float_to_integer(double v, ir::DType dtype);      // truncates; what x86 does (and PyTorch's CPU) out of range
 double largest(ir::DType dtype);                          // largest finite number of a float dtype
 

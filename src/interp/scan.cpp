@@ -1,5 +1,6 @@
 // cumsum, cumprod, logcumsumexp, cummax, cummin: along one dim, rows in parallel.
 #include <cmath>
+#include <limits>
 
 #include "interp/rows.h"
 #include "interp/rules.h"
@@ -20,11 +21,11 @@ void along_rows(const Call& c, const Body& body) {
 }
 
 template <class T, class F>
-void running(const Call& c, const std::vector<T>& x, std::vector<T>& out, const F& join) {
+void running(const Call& c, const std::vector<T>& x, std::vector<T>& out, T start_value, const F& join) {
   along_rows(c, [&](int64_t start, int64_t step, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
       const auto at = static_cast<size_t>(start + i * step);
-      out[at] = i == 0 ? x[at] : join(out[at - static_cast<size_t>(step)], x[at]);
+      out[at] = join(i == 0 ? start_value : out[at - static_cast<size_t>(step)], x[at]);
     }
   });
 }
@@ -34,15 +35,15 @@ int64_t wrapping_mul(int64_t a, int64_t b) { return static_cast<int64_t>(static_
 
 Result<Values> cumsum(const Call& c) {
   Value out = c.result();
-  if (out.floating()) running(c, c.in("x").f, out.f, [](double a, double b) { return a + b; });
-  else running(c, c.in("x").i, out.i, wrapping_add);
+  if (out.floating()) running(c, c.in("x").f, out.f, 0.0, [](double a, double b) { return a + b; });
+  else running(c, c.in("x").i, out.i, int64_t{0}, wrapping_add);
   return one(std::move(out));
 }
 
 Result<Values> cumprod(const Call& c) {
   Value out = c.result();
-  if (out.floating()) running(c, c.in("x").f, out.f, [](double a, double b) { return a * b; });
-  else running(c, c.in("x").i, out.i, wrapping_mul);
+  if (out.floating()) running(c, c.in("x").f, out.f, 1.0, [](double a, double b) { return a * b; });
+  else running(c, c.in("x").i, out.i, int64_t{1}, wrapping_mul);
   return one(std::move(out));
 }
 
@@ -54,7 +55,7 @@ double logaddexp(double a, double b) {
 
 Result<Values> logcumsumexp(const Call& c) {
   Value out = c.result();
-  running(c, c.in("x").f, out.f, logaddexp);
+  running(c, c.in("x").f, out.f, -std::numeric_limits<double>::infinity(), logaddexp);
   return one(std::move(out));
 }
 

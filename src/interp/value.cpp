@@ -17,7 +17,7 @@ void copy_as(const ir::Tensor& t, std::vector<To>& out) {
 }
 
 template <class To, class From>
-void store_as(ir::Tensor& t, const std::vector<From>& from) {
+void fill_as(ir::Tensor& t, const std::vector<From>& from) {
   const auto to = t.as<To>();
   for (size_t i = 0; i < from.size(); ++i) to[i] = static_cast<To>(from[i]);
 }
@@ -58,17 +58,17 @@ Value from_tensor(const ir::Tensor& t) {
 ir::Tensor to_tensor(const Value& v, std::string name) {
   ir::Tensor t = ir::make_tensor(std::move(name), v.type);
   switch (v.type.dtype) {
-    case ir::DType::f64: store_as<double>(t, v.f); break;
-    case ir::DType::f32: store_as<float>(t, v.f); break;
+    case ir::DType::f64: fill_as<double>(t, v.f); break;
+    case ir::DType::f32: fill_as<float>(t, v.f); break;
     case ir::DType::f16:
     case ir::DType::bf16:
       for (size_t i = 0; i < v.f.size(); ++i) ir::set(t, static_cast<int64_t>(i), v.f[i]);
       break;
-    case ir::DType::i64: store_as<int64_t>(t, v.i); break;
-    case ir::DType::i32: store_as<int32_t>(t, v.i); break;
-    case ir::DType::i16: store_as<int16_t>(t, v.i); break;
-    case ir::DType::i8: store_as<int8_t>(t, v.i); break;
-    case ir::DType::u8: store_as<uint8_t>(t, v.i); break;
+    case ir::DType::i64: fill_as<int64_t>(t, v.i); break;
+    case ir::DType::i32: fill_as<int32_t>(t, v.i); break;
+    case ir::DType::i16: fill_as<int16_t>(t, v.i); break;
+    case ir::DType::i8: fill_as<int8_t>(t, v.i); break;
+    case ir::DType::u8: fill_as<uint8_t>(t, v.i); break;
     case ir::DType::b8: std::transform(v.i.begin(), v.i.end(), t.as<uint8_t>().begin(), [](int64_t b) -> uint8_t { return b != 0; }); break;
   }
   return t;
@@ -76,8 +76,8 @@ ir::Tensor to_tensor(const Value& v, std::string name) {
 
 ir::Tensor to_f64_tensor(const Value& v, std::string name) {
   ir::Tensor t = ir::make_tensor(std::move(name), {v.floating() ? ir::DType::f64 : ir::DType::i64, v.type.shape});
-  if (v.floating()) store_as<double>(t, v.f);
-  else store_as<int64_t>(t, v.i);
+  if (v.floating()) fill_as<double>(t, v.f);
+  else fill_as<int64_t>(t, v.i);
   return t;
 }
 
@@ -111,6 +111,10 @@ double round_to(double v, ir::DType dtype) {
   const int exponent = std::max(std::ilogb(v), lowest) - (precision - 1);
   const double r = std::ldexp(std::nearbyint(std::ldexp(v, -exponent)), exponent);
   return std::fabs(r) > largest(dtype) ? std::copysign(std::numeric_limits<double>::infinity(), v) : r;
+}
+
+double store_as(double v, ir::DType dtype) {
+  return round_to(ir::size_of(dtype) == 2 ? round_to(v, ir::DType::f32) : v, dtype);
 }
 
 int64_t float_to_integer(double v, ir::DType dtype) {
