@@ -1,15 +1,17 @@
-// Every special skill against the generic one: the same graph, once as one task by the skill registry and once node by
-// node by the generic skill (a plain loop per element), both run by the CUDA emulator on the same random inputs.
+// Every special skill against the interpreter: a graph as one task, written by the skill registry and run by the CUDA
+// emulator on random inputs.
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <set>
 
-#include "build/toolkit.h"
 #include "code/skills/skills.h"
+#include "interp/interpreter.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "ir/tensor.h"
 #include "plan/task_io.h"
 #include "run/host/host_program.h"
 
@@ -45,28 +47,42 @@ std::vector<int32_t> compute_nodes(const ir::Graph& g) {
   return out;
 }
 
-// The text of a test program: kernels of all cases, then a main that runs each both ways.
+// Inputs of a case: floats in [-1, 1), integers in their range.
+ir::Tensor draw(const Case& c, const ir::Node& n, unsigned seed) {
+  ir::Tensor t = ir::make_tensor(n.name, n.type());
+  std::mt19937 engine(seed);
+  const auto range = c.index_range.find(n.name);
+  const int64_t most = range != c.index_range.end() ? range->second : n.type().dtype == DType::b8 ? 2 : 100;
+  std::uniform_real_distribution<double> real(-1, 1);
+  std::uniform_int_distribution<int64_t> whole(0, most - 1);
+  for (int64_t i = 0; i < ir::numel(n.type().shape); ++i) ir::set(t, i, ir::is_floating(n.type().dtype) ? real(engine) : static_cast<double>(whole(engine)));
+  return t;
+}
+
+// The text of a test program, kernels of all cases and a main that runs them, and the files of doubles it reads: inputs
+// and what the interpreter makes of them.
 class ProgramWriter {
  public:
+  explicit ProgramWriter(fs::path folder) : folder_(std::move(folder)) {}
+
   void add(const Case& c) {
-    const std::string prefix = fmt::format("c{:02}_", count_++);
-    const plan::Task whole = task_of(c.graph, compute_nodes(c.graph), prefix + "special");
-    auto special = write_task({c.graph, whole, c.precision});
-    ASSERT_TRUE(special.has_value()) << c.name << ": " << special.error().message << "\n" << special.error().detail;
-    EXPECT_EQ(special->skill, c.skill) << c.name;
+    SCOPED_TRACE(c.name);
+    const plan::Task task = task_of(c.graph, compute_nodes(c.graph), fmt::format("c{:02}", count_++));
+    auto source = write_task({c.graph, task, c.precision});
+    ASSERT_TRUE(source.has_value()) << source.error().message << "\n" << source.error().detail;
+    EXPECT_EQ(source->skill, c.skill);
+    kernels_ += source->kernels + "\n";
+    headers_.insert(source->headers.begin(), source->headers.end());
+    ASSERT_NO_FATAL_FAILURE(write_values(c, task));
     body_ += "  {\n";
-    for (ValueRef v : whole.inputs) buffer(c, v, name_of(v), true);
-    for (ValueRef v : whole.outputs) buffer(c, v, name_of(v) + "_special", false);
-    call(c, whole, *special, "_special", whole.outputs);
-    for (int32_t n : whole.nodes) {
-      const plan::Task single = task_of(c.graph, {n}, fmt::format("{}generic_{}", prefix, n));
-      auto source = generic_skill().write({c.graph, single, c.precision});
-      ASSERT_TRUE(source.has_value()) << c.name << ": " << source.error().message;
-      for (ValueRef v : single.outputs) buffer(c, v, name_of(v), false);
-      call(c, single, *source, "", {});
-    }
-    for (ValueRef v : whole.outputs)
-      body_ += fmt::format("    expect_close(\"{} {}\", {}_special.read(), {}.read(), {});\n", c.name, name_of(v), name_of(v), name_of(v),
+    for (ValueRef v : task.inputs) body_ += fmt::format("    Buffer<{}> {}(read_values(\"{}\"));\n", cpp_type(c.graph.type_of(v).dtype), name_of(v), file_of(task, v));
+    for (ValueRef v : task.outputs) body_ += fmt::format("    Buffer<{}> {}({});\n", cpp_type(c.graph.type_of(v).dtype), name_of(v), ir::numel(c.graph.type_of(v).shape));
+    body_ += fmt::format("    Buffer<char> scratch({});\n    require(stitch_program::{}(", std::max<size_t>(source->scratch_bytes, 1), task.name);
+    for (ValueRef v : task.inputs) body_ += name_of(v) + ", ";
+    for (ValueRef v : task.outputs) body_ += name_of(v) + ", ";
+    body_ += fmt::format("scratch, vendor, nullptr), \"{}\");\n", c.name);
+    for (ValueRef v : task.outputs)
+      body_ += fmt::format("    expect_close(\"{} {}\", {}.read(), read_values(\"{}\"), {});\n", c.name, name_of(v), name_of(v), file_of(task, v),
                            ir::is_floating(c.graph.type_of(v).dtype) ? c.tolerance : 0);
     body_ += "  }\n";
   }
@@ -81,30 +97,25 @@ class ProgramWriter {
 
  private:
   static std::string name_of(ValueRef v) { return fmt::format("v{}_{}", v.node, v.output); }
+  std::string file_of(const plan::Task& task, ValueRef v) const { return (folder_ / fmt::format("{}_{}", task.name, name_of(v))).string(); }
 
-  void buffer(const Case& c, ValueRef v, const std::string& name, bool filled) {
-    const ir::TensorType& type = c.graph.type_of(v);
-    const int64_t n = ir::numel(type.shape);
-    if (!filled) {
-      body_ += fmt::format("    Buffer<{}> {}({});\n", cpp_type(type.dtype), name, n);
-      return;
+  void write_file_of(const plan::Task& task, ValueRef v, const interp::Value& value) {
+    std::vector<double> values = value.f;
+    for (int64_t i : value.i) values.push_back(static_cast<double>(i));
+    ASSERT_TRUE(write_file(file_of(task, v), std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double))).has_value());
+  }
+  void write_values(const Case& c, const plan::Task& task) {
+    std::vector<interp::Value> inputs;
+    for (int32_t n : c.graph.inputs()) {
+      inputs.push_back(interp::from_tensor(draw(c, c.graph.nodes[static_cast<size_t>(n)], static_cast<unsigned>(n) + 1)));
+      write_file_of(task, {n, 0}, inputs.back());
     }
-    const auto range = c.index_range.find(c.graph.at(v).name);
-    std::string values = fmt::format("random_values<{}>({}, {}, -1, 1)", cpp_type(type.dtype), n, v.node + 1);
-    if (range != c.index_range.end()) values = fmt::format("random_values<int64_t>({}, {}, 0, {})", n, v.node + 1, range->second);
-    else if (type.dtype == DType::b8) values = fmt::format("random_values<int64_t>({}, {}, 0, 2)", n, v.node + 1);
-    body_ += fmt::format("    Buffer<{}> {}({});\n", cpp_type(type.dtype), name, values);
+    const auto results = interp::run(c.graph, inputs, {});
+    ASSERT_TRUE(results.has_value()) << results.error().message;
+    for (size_t i = 0; i < c.graph.outputs.size(); ++i) write_file_of(task, c.graph.outputs[i].value, (*results)[i]);
   }
 
-  void call(const Case& c, const plan::Task& task, const TaskSource& source, const std::string& suffix, const std::vector<ValueRef>& suffixed) {
-    kernels_ += source.kernels + "\n";
-    headers_.insert(source.headers.begin(), source.headers.end());
-    body_ += fmt::format("    Buffer<char> {}_scratch({});\n    require(stitch_program::{}(", task.name, std::max<size_t>(source.scratch_bytes, 1), task.name);
-    for (ValueRef v : task.inputs) body_ += name_of(v) + ", ";
-    for (ValueRef v : task.outputs) body_ += name_of(v) + (std::find(suffixed.begin(), suffixed.end(), v) != suffixed.end() ? suffix : "") + ", ";
-    body_ += fmt::format("{}_scratch, vendor, nullptr), \"{}\");\n", task.name, c.name);
-  }
-
+  fs::path folder_;
   int count_ = 0;
   std::string kernels_, body_;
   std::set<std::string> headers_;
@@ -225,6 +236,9 @@ void add_along_dim(std::vector<Case>& cases) {
     for (int k = 0; k < results; ++k) g.output("out" + std::to_string(k), {y.node, k});
     cases.push_back({name, skill, g.graph(), tolerance, {}});
   };
+  unary("softmax along channels", "softmax_columns", "softmax", f32({2, 7, 5}), {{"dim", int64_t{1}}});
+  unary("log_softmax along the batch", "softmax_columns", "log_softmax", f32({7, 5}), {{"dim", int64_t{0}}});
+  unary("long group_norm", "norm", "group_norm", f32({1, 4, 130, 130}), {{"num_groups", int64_t{2}}});
   unary("cumsum", "scan", "cumsum", f32({3, 40}), {{"dim", int64_t{1}}});
   unary("cumsum of an outer dim, integers", "scan", "cumsum", of(DType::i32, {3, 40}), {{"dim", int64_t{0}}}, 1, DType::i64);
   unary("cumprod", "scan", "cumprod", f32({3, 20}), {{"dim", int64_t{1}}});
@@ -237,6 +251,31 @@ void add_along_dim(std::vector<Case>& cases) {
   unary("adaptive_avg_pool", "pool", "adaptive_avg_pool", f32({2, 3, 9, 8}), {{"output_size", I{2, 3}}});
   unary("global average", "pool", "adaptive_avg_pool", f32({2, 3, 9, 8}), {{"output_size", I{1, 1}}});
   unary("adaptive_max_pool", "pool", "adaptive_max_pool", f32({2, 3, 9, 8}), {{"output_size", I{2, 3}}}, 2);
+}
+
+void add_norms(std::vector<Case>& cases) {
+  GraphBuilder g;
+  const auto x = g.input("x", f32({3, 4, 6, 5})), w = g.input("w", f32({4})), b = g.input("b", f32({4})), m = g.input("m", f32({4})), v = g.input("v", f32({4}));
+  const auto y = g.op("batch_norm", {{"x", x}, {"weight", w}, {"bias", b}, {"running_mean", m}, {"running_var", v}, {"training", true}}, std::nullopt, 3);
+  const auto r = g.input("r", f32({3, 4, 6, 5}));
+  g.output("out", g.op("add", {{"x", g.op("relu", {{"x", y}})}, {"y", r}}));
+  g.output("mean", {y.node, 1});
+  g.output("var", {y.node, 2});
+  cases.push_back({"batch_norm in training, with fused nodes", "norm", g.graph()});
+}
+
+void add_recurrent(std::vector<Case>& cases) {
+  GraphBuilder g;
+  const auto x = g.input("x", f32({2, 5, 3})), h = g.input("h", f32({4, 2, 6})), c = g.input("c", f32({4, 2, 6}));
+  ir::ValueList params;
+  for (int layer = 0; layer < 2; ++layer)
+    for (int direction = 0; direction < 2; ++direction)
+      for (const ir::Shape& shape : {ir::Shape{24, layer == 0 ? 3 : 12}, {24, 6}, {24}, {24}}) params.push_back(g.input(fmt::format("p{}", params.size()), f32(shape)));
+  const auto y = g.op("lstm", {{"x", x}, {"h0", h}, {"c0", c}, {"params", params}, {"has_biases", true}, {"num_layers", int64_t{2}}, {"bidirectional", true}, {"batch_first", true}},
+                      std::nullopt, 3);
+  g.output("y", y);
+  g.output("c_n", {y.node, 2});  // nobody reads h_n
+  cases.push_back({"lstm", "recurrent", g.graph()});
 }
 
 void add_indexing(std::vector<Case>& cases) {
@@ -266,12 +305,10 @@ void add_indexing(std::vector<Case>& cases) {
   }
 }
 
-testing::AssertionResult build_and_run(const ProgramWriter& writer) {
-  auto folder = TempFolder::create("skills");
-  if (!folder) return testing::AssertionFailure() << folder.error().message;
-  const fs::path root = host::testing::repository(), source = folder->path() / "program.cu";
+testing::AssertionResult build_and_run(const ProgramWriter& writer, TempFolder& folder) {
+  const fs::path root = host::testing::repository(), source = folder.path() / "program.cu";
   if (auto s = write_file(source, writer.text()); !s) return testing::AssertionFailure() << s.error().message;
-  auto translated = host::translate_files({source}, {root / "kernels", root / "tests/run/kernels", root / "include"}, folder->path() / "translated");
+  auto translated = host::translate_files({source}, {root / "kernels", root / "tests/run/kernels", root / "include"}, folder.path() / "translated");
   if (!translated) return testing::AssertionFailure() << translated.error().message;
   host::HostCompileOptions options;
   options.shared_library = false;
@@ -280,7 +317,7 @@ testing::AssertionResult build_and_run(const ProgramWriter& writer) {
   options.include_folders = {root / "kernels", root / "tests/run/kernels"};
   options.runtime_cache = host::testing::runtime_cache();
   auto lock = FileLock::acquire(fs::temp_directory_path() / "stitch_host_test_runtime.lock");
-  auto plan = host::plan_build(*translated, folder->path() / "program", options);
+  auto plan = host::plan_build(*translated, folder.path() / "program", options);
   if (!plan) return testing::AssertionFailure() << plan.error().message;
   std::vector<host::Command> commands = plan->compile;
   commands.push_back(plan->link);
@@ -290,27 +327,31 @@ testing::AssertionResult build_and_run(const ProgramWriter& writer) {
     auto result = run_process(spec);
     if (!result) return testing::AssertionFailure() << result.error().message;
     if (!result->ok()) {
-      folder->keep();
+      folder.keep();
       return testing::AssertionFailure() << result->err.substr(0, 3000);
     }
   }
   const auto outcome = host::testing::run({plan->output, ""}, host::Sanitize::none);
   if (outcome.process.ok() && outcome.process.out.find("all passed") != std::string::npos) return testing::AssertionSuccess();
-  folder->keep();
+  folder.keep();
   return testing::AssertionFailure() << outcome.process.out << outcome.process.err << "\nsource: " << source;
 }
 
-TEST(Skills, AgreeWithTheGenericSkill) {
+TEST(Skills, AgreeWithTheInterpreter) {
   std::vector<Case> cases;
   add_products(cases);
   add_convolutions(cases);
   add_attention(cases);
   add_along_dim(cases);
+  add_norms(cases);
+  add_recurrent(cases);
   add_indexing(cases);
-  ProgramWriter writer;
+  auto folder = TempFolder::create("skills");
+  ASSERT_TRUE(folder.has_value());
+  ProgramWriter writer(folder->path());
   for (const Case& c : cases) writer.add(c);
   if (HasFatalFailure()) return;
-  EXPECT_TRUE(build_and_run(writer));
+  EXPECT_TRUE(build_and_run(writer, *folder));
 }
 
 }  // namespace

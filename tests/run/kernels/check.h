@@ -84,6 +84,16 @@ Doubles random_values(size_t n, unsigned seed, double low = -1, double high = 1)
   return out;
 }
 
+// A file of doubles.
+inline Doubles read_values(const char* path) {
+  std::FILE* const file = std::fopen(path, "rb");
+  if (!file) std::printf("cannot read %s\n", path), std::exit(2);
+  Doubles out;
+  for (double x; std::fread(&x, sizeof x, 1, file) == 1;) out.push_back(x);
+  std::fclose(file);
+  return out;
+}
+
 template <class T>
 double tolerance() {
   if (std::is_same_v<T, double>) return 1e-12;
