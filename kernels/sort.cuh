@@ -25,11 +25,17 @@ struct SortShape {
   constexpr int64_t scratch_entries() const { return one_tile() ? 0 : 2 * rows() * (by_candidates() ? candidates() : extent); }
 };
 
+// Small element types are sorted as float or int, and the index is as wide as the value: entries have no padding bytes.
+template <class T>
+using SortKey = std::conditional_t<(sizeof(T) >= 4), T, std::conditional_t<std::is_integral_v<T>, int, float>>;
+
 // A value of the row and where it came from.
 template <class T>
 struct Entry {
-  T value;
-  int index;  // >= 0; INT_MAX pads a tile and goes last
+  using Key = SortKey<T>;
+  using Index = std::conditional_t<sizeof(Key) == 8, int64_t, int>;
+  Key value;
+  Index index;  // >= 0; INT32_MAX pads a tile and goes last
 };
 
 namespace detail {
@@ -37,7 +43,7 @@ namespace detail {
 template <bool Descending, class T>
 STITCH_DEVICE bool before(const Entry<T>& a, const Entry<T>& b) {
   if (a.index == INT32_MAX || b.index == INT32_MAX) return a.index < b.index;
-  const auto x = widen(a.value), y = widen(b.value);
+  const auto x = a.value, y = b.value;
   const bool x_nan = op::is_nan(x), y_nan = op::is_nan(y);
   if (x_nan || y_nan) {
     if (x_nan && y_nan) return a.index < b.index;
@@ -84,8 +90,9 @@ __global__ void __launch_bounds__(512) sort_tile_kernel(const T* __restrict__ x,
   const int64_t base = row / S.inner * (S.extent * S.inner) + row % S.inner;
   const int count = static_cast<int>(length - first < N ? length - first : N);
   for (int i = static_cast<int>(threadIdx.x); i < N; i += static_cast<int>(blockDim.x)) {
-    Entry<T> e{T{}, INT32_MAX};
-    if (i < count) e = from ? from[row * length + first + i] : Entry<T>{x[base + (first + i) * S.inner], static_cast<int>(first + i)};
+    Entry<T> e{0, INT32_MAX};
+    if (i < count && from) e = from[row * length + first + i];
+    else if (i < count) e = {static_cast<SortKey<T>>(widen(x[base + (first + i) * S.inner])), static_cast<typename Entry<T>::Index>(first + i)};
     entries[i] = e;
   }
   bitonic_sort<N, S.descending>(entries);
@@ -97,7 +104,7 @@ __global__ void __launch_bounds__(512) sort_tile_kernel(const T* __restrict__ x,
       if (keep < N || i < count) to[at] = entries[i];
     } else if (i < S.keep) {
       const int64_t at = (row / S.inner * S.keep + i) * S.inner + row % S.inner;
-      values[at] = entries[i].value;
+      values[at] = narrow<T>(entries[i].value);
       indices[at] = entries[i].index;
     }
   }
@@ -130,7 +137,7 @@ __global__ void __launch_bounds__(256) unpack_kernel(const Entry<T>* __restrict_
   const int64_t t = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
   if (t >= S.rows() * S.keep) return;
   const int64_t row = t / S.keep, e = t % S.keep, at = (row / S.inner * S.keep + e) * S.inner + row % S.inner;
-  values[at] = from[row * S.extent + e].value;
+  values[at] = narrow<T>(from[row * S.extent + e].value);
   indices[at] = from[row * S.extent + e].index;
 }
 
