@@ -44,10 +44,10 @@
 #define STITCH_EMU_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 
-extern __thread uint3 threadIdx __attribute__((tls_model("initial-exec")));
-extern __thread uint3 blockIdx __attribute__((tls_model("initial-exec")));
-extern __thread dim3 blockDim __attribute__((tls_model("initial-exec")));
-extern __thread dim3 gridDim __attribute__((tls_model("initial-exec")));
+extern __thread uint3 threadIdx;
+extern __thread uint3 blockIdx;
+extern __thread dim3 blockDim;
+extern __thread dim3 gridDim;
 inline constexpr int warpSize = 32;
 
 namespace stitch_emu {
