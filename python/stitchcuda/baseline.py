@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from stitchcuda import problem
 from stitchcuda.errors import CaptureError
+from stitchcuda.reference import Replay
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -94,7 +95,8 @@ class Reference:
             raise Refused(f"{os.path.basename(source)} has changed since the program was captured; capture it again.")
         self.model = found.program.module() if found.kind == "pt2" else found.build(request["seed"])
         self.template = tuple(found.inputs(request["seed"]))
-        if len(flatten(self.template)) != len(self.inputs):
+        self.given = len(flatten(self.template))  # inputs after these are numbers that forward() draws at random
+        if self.given > len(self.inputs) or any(not i.get("random", True) for i in self.inputs[self.given:]):
             raise Refused(f"get_inputs() gives {len(flatten(self.template))} tensors; the captured program has {len(self.inputs)}; capture it again.")
         if found.kind != "pt2":
             self.model.train(request["mode"] == "train")
@@ -136,8 +138,12 @@ class Reference:
                 saved = self.buffers[name]
                 buffer.copy_(saved.to(dtype) if dtype is not None and saved.is_floating_point() else saved)
 
-    def call(self, model, tensors):
+    def call(self, model, tensors, replay=False):
+        """forward() on the first tensors; with `replay` it draws the rest instead of random numbers."""
         arguments = replace_tensors(self.template, iter(tensors))
+        if replay and len(tensors) > self.given:
+            with Replay(tensors[self.given:]):
+                return self.call(model, tensors)
         with torch.no_grad():
             if self.precision in ("bf16", "fp16"):
                 with torch.autocast(self.device.type, dtype=torch.bfloat16 if self.precision == "bf16" else torch.float16):
@@ -180,7 +186,7 @@ class Reference:
                         parameter.copy_(perturb(parameter))
             self.restore(model)
             changed = [perturb(t) for t in tensors]
-            outputs = self.collect(model, changed, self.call(model, changed))
+            outputs = self.collect(model, changed, self.call(model, changed, replay=True))
         self.write(request["out"], outputs, request.get("samples"))
         return {}
 
@@ -193,7 +199,7 @@ class Reference:
         saved, self.precision = self.precision, "fp32"  # no autocast around the oracle
         try:
             with float64_defaults():
-                result = self.call(self.double, wide)
+                result = self.call(self.double, wide, replay=True)
                 outputs = self.collect(self.double, wide, result)
         finally:
             self.precision = saved

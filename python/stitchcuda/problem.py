@@ -257,8 +257,8 @@ def _is_registered(module, tensor):
 
 
 def fake_arguments(problem, mode, seed):
-    """(forward()'s arguments as fake tensors, one generators.Made or None for each tensor among them). get_inputs()
-    allocates nothing unless it needs numbers."""
+    """(forward()'s arguments as fake tensors, their generators.Made by id). get_inputs() allocates nothing unless it needs
+    numbers."""
     watch = Watch()
     try:
         with mode, watch:
@@ -268,16 +268,16 @@ def fake_arguments(problem, mode, seed):
         with watch:
             args, kwargs = problem.arguments(seed)
 
-    def fake(value):
-        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-            return mode.from_tensor(value, static_shapes=True)
-        return value
+    made = {}
 
-    values = (tuple(args), dict(kwargs))
-    made = {id(v): watch.made(v) for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)}
-    faked = pytree.tree_map(fake, values)
-    order = [made.get(id(v)) for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
-    return faked, order
+    def fake(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        fresh = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+        made[id(fresh)] = watch.made(value)
+        return fresh
+
+    return pytree.tree_map(fake, (tuple(args), dict(kwargs))), made
 
 
 def new_fake_mode():

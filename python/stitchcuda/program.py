@@ -5,6 +5,7 @@ import sys
 import time
 
 import torch
+import torch.utils._pytree as pytree
 
 from . import bundle, cost, problem as problems, reference
 from .errors import CaptureError, at_line, detail_of, one_line
@@ -70,23 +71,27 @@ def _export(problem, options):
     mode, watch = problems.new_fake_mode(), Watch()
     module = problems.build_fake(problem, mode, options.seed, watch)
     real = not options.no_weights and (options.weights or module is None or _weight_bytes(module) <= _AUTO_WEIGHT_BYTES)
-    made = {} if module is None else {name: watch.made(t) for name, t in state_tensors(module).items()}
+    made = {} if module is None or real else {name: watch.made(t) for name, t in state_tensors(module).items()}
     if module is None or real:
         progress("building the module")
         module = problem.build(options.seed)
+    if any(isinstance(p, torch.nn.parameter.UninitializedTensorMixin) for p in [*module.parameters(), *module.buffers()]):
+        raise CaptureError("bad_input", "The module has lazy parameters, whose shapes are not known; call it once on example inputs in its constructor.")
     (args, kwargs), inputs_made = problems.fake_arguments(problem, mode, options.seed)
     args, kwargs = positional(module.forward, args, kwargs)
+    leaves = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
     progress("exporting")
     exported = export(module, args, kwargs)
     progress("lowering")
     captured = lower_program(exported, first_names(module), allow_dropout_input=dropout)
-    captured.input_made = inputs_made
-    captured.weight_made = {} if real else made
+    captured.input_made = [inputs_made.get(id(v)) for v in leaves]
+    captured.weight_made = made
     return module, captured, real
 
 
 def _weight_bytes(module):
-    return sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()])
+    lazy = torch.nn.parameter.UninitializedTensorMixin
+    return sum(t.numel() * t.element_size() for t in [*module.parameters(), *module.buffers()] if not isinstance(t, lazy))
 
 
 def first_names(module):

@@ -76,6 +76,7 @@ Result<ir::Bundle> capture(const CaptureOptions& options, const Progress& progre
   spec.argv = {python, "-m", "stitchcuda.capture", options.target, "-o", fs::absolute(options.out).string(), "--seed", std::to_string(options.seed),
                "--cases", std::to_string(options.cases), "--result-file", answer_file.string()};
   if (options.expected) spec.argv.insert(spec.argv.end(), {"--expected", *options.expected ? "yes" : "no"});
+  if (options.dropout_as_input) spec.argv.insert(spec.argv.end(), {"--train-dropout", "input"});
   if (options.no_weights) spec.argv.push_back("--no-weights");
   if (!options.inputs_attribute.empty()) spec.argv.insert(spec.argv.end(), {"--inputs", options.inputs_attribute});
   const char* path = std::getenv("PYTHONPATH");

@@ -20,6 +20,7 @@ struct CaptureOptions {
   int cases = 1;
   std::optional<bool> expected;      // run the module and store its outputs; unset = when it is small
   bool no_weights = false;
+  bool dropout_as_input = false;     // active dropout: its random mask becomes an input; otherwise it is refused
 };
 
 using Progress = std::function<void(const std::string& text)>;

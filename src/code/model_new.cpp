@@ -20,7 +20,7 @@ Result<std::string> write_model_new(const ir::Bundle& b, const std::string& refe
   STITCH_TRY(std::string text, read_file(source_root() / "python/stitchcuda/templates/model_new.py.in"));
   Json random = Json::array(), names = Json::array();
   for (const ir::TensorInfo& i : b.inputs)
-    if (i.generator && i.name.rfind("random", 0) == 0)
+    if (i.random && i.generator)
       random.push_back({{"name", i.name}, {"kind", i.generator->kind}, {"shape", i.type.shape}, {"dtype", std::string(ir::name_of(i.type.dtype))}});
   for (const ir::TensorInfo& w : b.weights) names.push_back(w.name);
   const auto literal = [](const Json& j) { return python_string(dump(j, -1)); };

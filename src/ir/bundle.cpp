@@ -46,6 +46,9 @@ Result<TensorInfo> read_info(const Json& j, const std::string& what) {
     if (!e.is_number_integer()) return fail(ErrorKind::bad_input, "{} has a shape that is no list of integers.", what);
     info.type.shape.push_back(e.get<int64_t>());
   }
+  if (j.contains("random")) {
+    STITCH_TRY(info.random, get_bool(j, "random", what));
+  }
   if (j.contains("parameter")) {
     STITCH_TRY(info.parameter, get_bool(j, "parameter", what));
   }
@@ -160,6 +163,7 @@ Json info_json(const TensorInfo& i) {
   Json j{{"name", i.name}, {"dtype", std::string(name_of(i.type.dtype))}, {"shape", i.type.shape}, {"generator", nullptr}};
   if (i.generator)
     j["generator"] = {{"kind", i.generator->kind}, {"a", i.generator->a}, {"b", i.generator->b}, {"seed", static_cast<int64_t>(i.generator->seed)}};
+  if (i.random) j["random"] = true;
   if (i.generator && !i.generator->structure.empty()) j["generator"]["structure"] = i.generator->structure;
   return j;
 }

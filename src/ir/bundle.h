@@ -34,6 +34,7 @@ struct TensorInfo {
   TensorType type;
   std::optional<Generator> generator;
   bool parameter = false;  // weights: a trained parameter; buffers and lifted constants may hold infinities (masks)
+  bool random = false;     // inputs: drawn by forward() itself, not among its arguments
 };
 
 // Flags that decide in which precision the reference computes (PyTorch's defaults here).

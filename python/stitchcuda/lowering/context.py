@@ -141,6 +141,7 @@ class Context(Builder):
         self.lowering = lowering
         self.target = None
         self.vals = []
+        self.in_dropout = False  # the ATen node comes from one of PyTorch's dropout functions
 
     # The result of the ATen node ----------------------------------------------------------------------------------
     @property

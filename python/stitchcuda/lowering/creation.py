@@ -2,7 +2,7 @@
 
 import math
 
-from ..ir import Immediate
+from ..ir import Immediate, Value
 from .registry import op
 
 
@@ -101,14 +101,14 @@ def randint(c, a):
     return draw(c, "randint", a.get("low", 0), a.high)
 
 
-@op("aten.bernoulli.p")
+@op("aten.bernoulli")
 def bernoulli(c, a):
-    return c.cast(c.pointwise("lt", draw_uniform(c), float(a.p), dtype="b8"), c.dtype)
-
-
-@op("aten.bernoulli.default")
-def bernoulli_tensor(c, a):
-    return c.cast(c.pointwise("lt", draw_uniform(c), a.x, dtype="b8"), c.dtype)
+    """1 with probability p, from a uniform u: u >= 1 - p."""
+    probability = a.get("p", a.x)
+    if c.in_dropout:
+        refuse_dropout(c, "")
+    limit = c.pointwise("sub", 1.0, probability) if isinstance(probability, Value) else 1.0 - float(getattr(probability, "value", probability))
+    return c.cast(c.pointwise("ge", draw_uniform(c), limit, dtype="b8"), c.dtype)
 
 
 def draw_uniform(c):
@@ -116,10 +116,14 @@ def draw_uniform(c):
 
 
 # Dropout -------------------------------------------------------------------------------------------------------------------
-def keep_mask(c, x, p, shape=None):
+def refuse_dropout(c, which):
     if not c.lowering.allow_dropout_input:
-        c.fail(f"Dropout with p={p:g} is active because the module is in training mode; call .eval() on it before capture "
+        c.fail(f"Dropout{which} is active because the module is in training mode; call .eval() on it before capture "
                "(or pass --train-dropout input to make the random mask an input of the program)")
+
+
+def keep_mask(c, x, p, shape=None):
+    refuse_dropout(c, f" with p={p:g}")
     u = c.lowering.random_input("uniform", 0.0, 1.0, "f32", x.shape if shape is None else shape)
     return c.pointwise("ge", u, float(p), dtype="b8")
 

@@ -108,7 +108,18 @@ def batch_norm(c, a):
 @op("aten.matmul", "aten.mm.default", "aten.bmm.default", "aten.mv", "aten.dot", "aten.vdot", "aten.linalg_matmul")
 def matmul(c, a):
     left, right = (v for v in (a.get("x", a.get("input")), a.get("mat2"), a.get("other"), a.get("vec"), a.get("tensor")) if v is not None)
+    weight = transposed_weight(right)
+    if weight is not None:
+        return c.result("linear", left, weight)
     return c.result("matmul", left, right)
+
+
+def transposed_weight(x):
+    """w where x is w.T of a weight w: the product is a linear layer, whose weight needs no transposed copy."""
+    if x.node.op != "permute" or x.node.params["dims"] != [1, 0]:
+        return None
+    source = x.node.operands[0]
+    return source if source.node.op == "weight" else None
 
 
 @op("aten.linear")
@@ -122,6 +133,9 @@ def linear(c, a):
 
 @op("aten.addmm")
 def addmm(c, a):
+    weight = transposed_weight(a.mat2)
+    if weight is not None and not _scales(a) and c.tensor(a.x).shape == weight.shape[:1]:
+        return c.result("linear", a.mat1, weight, a.x)
     return c.result("addmm", c.tensor(a.x), a.mat1, a.mat2, **_scales(a))
 
 

@@ -1,5 +1,6 @@
 """Walks an exported program and builds the IR graph."""
 
+import itertools
 import operator
 import os
 import re
@@ -73,7 +74,8 @@ class Lowering:
         return Value(node)
 
     def random_input(self, kind, a, b, dtype, shape):
-        name = f"random{len(self.random_inputs)}"
+        taken = {n.name for n in self.context.graph.inputs}
+        name = next(n for n in (f"random{i}" for i in itertools.count()) if n not in taken)
         self.random_inputs[name] = (kind, a, b)
         return self.add_leaf("input", name, dtype, shape)
 
@@ -125,6 +127,7 @@ class Lowering:
         c = self.context
         c.source = source_of(node) or c.source
         c.scope = scope_of(node) or (c.scope if self.depth else "")
+        c.in_dropout = "dropout" in (node.meta.get("stack_trace") or "") if not self.depth else c.in_dropout
         args, kwargs = self._map(node.args, env), self._map(node.kwargs, env)
         if node.target is operator.getitem:
             return args[0][args[1]]

@@ -264,7 +264,7 @@ def where(c, a):
     return c.result("where", boolean(c, a.condition), a.x, a.other)
 
 
-@op("aten.masked_fill", "aten._masked_fill")
+@op("aten.masked_fill")
 def masked_fill(c, a):
     return c.result("where", boolean(c, a.mask), a.value, a.x)
 
