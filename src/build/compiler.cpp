@@ -106,10 +106,10 @@ Status check_machine(const CompileStep& step, const StepOutcome& o, const Proces
 // Runs the compiler; `output` is complete or not there.
 Result<StepOutcome> compile(const CompileStep& step) {
   static std::atomic<unsigned> counter{0};
-  STITCH_CHECK_OK(make_folder(step.output.parent_path()));
   std::error_code ec;
-  const fs::path temporary = fs::absolute(step.output.parent_path(), ec) /
-                             fmt::format(".{}.{}.{}.tmp{}", step.output.stem().string(), ::getpid(), counter++, step.output.extension().string());
+  const fs::path folder = fs::absolute(step.output, ec).parent_path();  // the compiler may run elsewhere
+  STITCH_CHECK_OK(make_folder(folder));
+  const fs::path temporary = folder / fmt::format(".{}.{}.{}.tmp{}", step.output.stem().string(), ::getpid(), counter++, step.output.extension().string());
   // nvcc leaves its intermediate files behind when it is killed: they go to a folder that does not outlive this step.
   STITCH_TRY(const TempFolder scratch, TempFolder::create("build"));
   ProcessSpec spec;
