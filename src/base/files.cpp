@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@ tl::unexpected<Error> file_error(const char* what, const fs::path& file, int err
     default: return fail(ErrorKind::environment, "Cannot {} {}: {}.", what, file.string(), std::strerror(error));
   }
 }
+
+constexpr size_t kMostFromDevice = size_t{1} << 28;
 
 class Descriptor {
  public:
@@ -66,9 +69,16 @@ Result<std::string> read_file(const fs::path& file) {
   if (::fstat(fd.get(), &s) != 0) return file_error("read", file, errno);
   if (S_ISDIR(s.st_mode)) return file_error("read", file, EISDIR);
   std::string text;
-  text.reserve(static_cast<size_t>(s.st_size));
+  try {
+    text.reserve(static_cast<size_t>(s.st_size));
+  } catch (const std::exception&) {  // a sparse file may claim any size
+    return fail(ErrorKind::environment, "{} ({} bytes) does not fit in memory.", file.string(), s.st_size);
+  }
   char buffer[1 << 16];
   while (true) {
+    // /dev/zero has no end.
+    if (!S_ISREG(s.st_mode) && text.size() > kMostFromDevice)
+      return fail(ErrorKind::bad_input, "{} is no plain file and has no end in sight; give a file.", file.string());
     const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_error("read", file, errno);
@@ -80,9 +90,17 @@ Result<std::string> read_file(const fs::path& file) {
 Status write_file(const fs::path& file, std::string_view bytes) {
   static std::atomic<unsigned> counter{0};
   if (file.has_parent_path()) STITCH_CHECK_OK(make_folder(file.parent_path()));
-  const fs::path temporary = file.parent_path() / fmt::format(".{}.{}.{}.tmp", file.filename().string(), ::getpid(), counter++);
-  Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return file_error("write", file, errno);
+  // A name may be taken by a killed process with the same number, or by one of another container that shares the folder.
+  // Short, because the file's own name may already have the greatest length.
+  fs::path temporary;
+  int opened = -1;
+  for (int attempt = 0; attempt < 1000 && opened < 0; ++attempt) {
+    temporary = file.parent_path() / fmt::format(".stitch.{}.{}.tmp", ::getpid(), counter++);
+    opened = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (opened < 0 && errno != EEXIST) break;
+  }
+  if (opened < 0) return file_error("write", file, errno);
+  Descriptor fd(opened);
   int error = write_all(fd.get(), bytes);
   if (error == 0 && ::fsync(fd.get()) != 0 && errno != EINVAL && errno != EROFS) error = errno;
   if (fd.close() != 0 && error == 0) error = errno;
@@ -112,16 +130,15 @@ Status make_folder(const fs::path& folder) {
   if (folder.empty()) return {};
   std::error_code ec, looked;
   fs::create_directories(folder, ec);
-  const bool there = fs::is_directory(folder, looked);
-  if (ec && !there) return file_error("create folder", folder, ec.value());
-  if (!there) return file_error("create folder", folder, ENOTDIR);
-  return {};
+  if (fs::is_directory(folder, looked)) return {};
+  return file_error("create folder", folder, ec ? ec.value() : ENOTDIR);
 }
 
 Status copy_tree(const fs::path& from, const fs::path& to) {
   std::error_code ec;
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, ec);
-  if (ec) return file_error("copy", from, ec.value());
+  const bool about_target = ec.value() == ENOSPC || ec.value() == EDQUOT || ec.value() == EROFS;
+  if (ec) return file_error("copy", about_target ? to : from, ec.value());
   return {};
 }
 
@@ -132,7 +149,7 @@ void remove_tree(const fs::path& folder) noexcept {
 
 Result<TempFolder> TempFolder::create(std::string_view prefix) {
   const char* base = std::getenv("TMPDIR");
-  std::string pattern = (fs::path(base && *base ? base : "/tmp") / fmt::format("stitchcuda-{}-XXXXXX", prefix)).string();
+  std::string pattern = (fs::path(base && *base == '/' ? base : "/tmp") / fmt::format("stitchcuda-{}-XXXXXX", prefix)).string();
   if (!::mkdtemp(pattern.data())) return file_error("create a temporary folder at", pattern, errno);
   return TempFolder(pattern);
 }
@@ -184,17 +201,23 @@ fs::path data_home() {
     const char* v = std::getenv(name);
     return v && *v ? fs::path(v) : fs::path();
   };
-  if (const fs::path p = variable("STITCHCUDA_HOME"); !p.empty()) return fs::absolute(p);
-  if (const fs::path p = variable("XDG_DATA_HOME"); !p.empty()) return p / "stitchcuda";
-  if (const fs::path p = variable("HOME"); !p.empty()) return p / ".local/share/stitchcuda";
-  return "/tmp/stitchcuda";
+  std::error_code ec;
+  if (const fs::path p = variable("STITCHCUDA_HOME"); !p.empty()) return fs::absolute(p, ec);
+  if (const fs::path p = variable("XDG_DATA_HOME"); p.is_absolute()) return p / "stitchcuda";  // relative: invalid, says the XDG standard
+  if (const fs::path p = variable("HOME"); p.is_absolute()) return p / ".local/share/stitchcuda";
+  passwd entry{}, *found = nullptr;
+  char buffer[4096];
+  if (::getpwuid_r(::getuid(), &entry, buffer, sizeof buffer, &found) == 0 && found && found->pw_dir && *found->pw_dir == '/')
+    return fs::path(found->pw_dir) / ".local/share/stitchcuda";
+  // A name of its own per user: what is cached there is loaded as code.
+  return fmt::format("/tmp/stitchcuda-{}", ::getuid());
 }
 
 fs::path source_root() {
   static const fs::path root = []() -> fs::path {
-    if (const char* v = std::getenv("STITCHCUDA_ROOT"); v && *v) return fs::absolute(v);
-    const auto is_root = [](const fs::path& p) { return fs::exists(p / "include/stitch/abi.h") && fs::exists(p / "schemas"); };
     std::error_code ec;
+    if (const char* v = std::getenv("STITCHCUDA_ROOT"); v && *v) return fs::absolute(v, ec);
+    const auto is_root = [&](const fs::path& p) { return fs::exists(p / "include/stitch/abi.h", ec) && fs::exists(p / "schemas", ec); };
     for (fs::path p = fs::read_symlink("/proc/self/exe", ec).parent_path(); !p.empty(); p = p.parent_path()) {
       if (is_root(p)) return p;
       if (p == p.parent_path()) break;

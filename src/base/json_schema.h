@@ -6,7 +6,7 @@
 
 namespace stitch {
 
-// bad_input with the path of the first offending member and the rule it breaks.
+// bad_input with the JSON pointer of an offending member ("/tasks/0/id") and the rule it breaks.
 Status validate_json(const Json& schema, const Json& value);
 
 }  // namespace stitch

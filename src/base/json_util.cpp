@@ -1,32 +1,75 @@
 #include "base/json_util.h"
 
 #include <algorithm>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "base/json_full.h"
 
 namespace stitch {
 namespace {
 
-constexpr int kMaxDepth = 200;
+constexpr size_t kMaxDepth = 200;
+// An ordered object is searched from its start for every member, so a huge one costs hours.
+constexpr size_t kMaxMembers = 50000;
 
-bool too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
+struct Place {
+  size_t line = 1, column = 1;
+};
+Place place_of(std::string_view text, size_t at) {
+  const auto before = text.substr(0, std::min(at, text.size()));
+  const size_t newline = before.rfind('\n');
+  return {1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n')), 1 + before.size() - (newline == before.npos ? 0 : newline + 1)};
 }
+
+// A first pass that builds nothing: it finds syntax mistakes, depth bombs and what the real parser would silently merge.
+class Inspector : public nlohmann::json_sax<Json> {
+ public:
+  Inspector(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+  Error error;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& k) override {
+    auto& keys = keys_.back();
+    if (!keys.insert(k).second) return refuse("{} gives \"{}\" twice in one object; remove one of them.", what_, k);
+    return keys.size() <= kMaxMembers || refuse("{} holds an object of more than {} members; it is damaged.", what_, kMaxMembers);
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    const Place p = place_of(text_, position > 0 ? position - 1 : 0);
+    refuse("{} is not valid JSON (line {}, column {}); it is damaged or cut off.", what_, p.line, p.column);
+    error.detail = e.what();
+    return false;
+  }
+
+ private:
+  template <class... A>
+  bool refuse(fmt::format_string<A...> format, A&&... a) {
+    error = {ErrorKind::bad_input, fmt::format(format, std::forward<A>(a)...), {}};
+    return false;
+  }
+  bool open() {
+    keys_.emplace_back();
+    return keys_.size() <= kMaxDepth || refuse("{} is nested deeper than {} levels; it is damaged.", what_, kMaxDepth);
+  }
+  bool close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::string_view text_, what_;
+  std::vector<std::unordered_set<std::string>> keys_;  // of the objects (and, empty, the lists) that are open
+};
 
 Result<const Json*> member(const Json& j, std::string_view key, std::string_view what) {
   if (!j.is_object()) return fail(ErrorKind::bad_input, "{} must hold a JSON object.", what);
@@ -42,18 +85,12 @@ tl::unexpected<Error> wrong_type(std::string_view key, std::string_view what, co
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::string_view what) {
-  if (too_deep(text)) return fail(ErrorKind::bad_input, "{} is nested deeper than {} levels; it is damaged.", what, kMaxDepth);
   try {
+    Inspector inspector(text, what);
+    if (!Json::sax_parse(text, &inspector)) return tl::make_unexpected(std::move(inspector.error));
     return Json::parse(text);
-  } catch (const Json::parse_error& e) {
-    const size_t at = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
-    const auto before = text.substr(0, at);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const size_t newline = before.rfind('\n');
-    const size_t column = 1 + at - (newline == before.npos ? 0 : newline + 1);
-    return fail(ErrorKind::bad_input, "{} is not valid JSON (line {}, column {}); it is damaged or cut off.", what, line, column);
   } catch (const Json::exception& e) {
-    return fail(ErrorKind::bad_input, "{} is not valid JSON ({}).", what, e.what());
+    return tl::make_unexpected(Error{ErrorKind::bad_input, fmt::format("{} is not valid JSON.", what), e.what()});
   }
 }
 

@@ -10,7 +10,8 @@
 
 namespace stitch {
 
-// Refuses nesting deeper than 200 and reports line and column of a mistake.
+// Refuses nesting deeper than 200, a key given twice and objects of more than 50 000 members, and reports line and column
+// of a mistake (the parser's own words are in the error's detail).
 Result<Json> parse_json(std::string_view text, std::string_view what);
 
 // indent -1: one line. Invalid UTF-8 is replaced, never thrown on.

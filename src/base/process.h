@@ -29,7 +29,7 @@ struct ProcessSpec {
   std::optional<uint64_t> max_file_bytes;               // RLIMIT_FSIZE
   std::optional<uint64_t> max_processes;                // RLIMIT_NPROC
   std::optional<uint64_t> max_open_files;               // RLIMIT_NOFILE
-  std::optional<std::chrono::seconds> max_cpu;          // RLIMIT_CPU
+  std::optional<std::chrono::seconds> max_cpu;          // RLIMIT_CPU: SIGXCPU, two seconds later SIGKILL
   std::optional<uint64_t> max_memory;                   // RLIMIT_AS; never set for a process that uses CUDA
   std::vector<std::pair<int, int>> inherit_fds;         // {parent fd, child fd number}; all others are closed
   std::function<void(std::string_view)> on_stdout_line; // called per complete line while the child runs
@@ -42,13 +42,15 @@ struct ProcessResult {
   bool timed_out = false;
   bool output_limited = false;
   std::string out, err;
+  uint64_t out_bytes = 0, err_bytes = 0;  // written in all, kept or not
   double wall_seconds = 0;
   double cpu_seconds = 0;    // user + system, children included
   uint64_t max_rss_bytes = 0;
   bool ok() const { return exit_code == 0 && !timed_out && !output_limited; }
 };
 
-// Error only when the program cannot be started (message says which and why); a failing child is a result.
+// Error only when the program cannot be started (message says which and why); a failing child is a result. An exception
+// of a line callback kills the child and is passed on.
 Result<ProcessResult> run_process(const ProcessSpec&);
 
 // Runs all of them, at most `parallel` at a time; results in the order given.
@@ -60,7 +62,7 @@ std::optional<std::string> find_program(std::string_view name);
 // Printable command line with shell quoting, for messages and logs.
 std::string to_command_line(const std::vector<std::string>& argv);
 
-// Asks every child started by this process to end (used on SIGINT).
+// Kills every running child of run_process and their process groups. Safe in a signal handler.
 void kill_all_children() noexcept;
 
 }  // namespace stitch

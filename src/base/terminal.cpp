@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
 
 namespace stitch {
 
@@ -16,20 +19,59 @@ int terminal_width() {
 }
 
 std::string format_bytes(uint64_t bytes) {
-  constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
-  double v = static_cast<double>(bytes);
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  constexpr const char* units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
+  double v = static_cast<double>(bytes) / 1000;
   size_t u = 0;
-  while (v >= 1000 && u + 1 < std::size(units)) {
+  while (v >= 999.95 && u + 1 < std::size(units)) {  // 999.95 would print as 1000.0
     v /= 1000;
     ++u;
   }
-  return u == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", v, units[u]);
+  return fmt::format("{:.1f} {}", v, units[u]);
 }
 
 std::string format_duration(double s) {
-  if (s < 60) return fmt::format("{:.2f} s", s);
-  const auto whole = static_cast<int64_t>(s + 0.5);
-  return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  if (!std::isfinite(s) || s < 0) return "?";
+  if (s > 0 && s < 0.01) return s < 9.995e-4 ? fmt::format("{:.0f} us", s * 1e6) : fmt::format("{:.1f} ms", s * 1e3);
+  if (s < 59.995) return fmt::format("{:.2f} s", s);
+  const auto whole = static_cast<int64_t>(std::min(s, 1e15) + 0.5);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+bool use_colour(int fd) {
+  if (const char* no = std::getenv("NO_COLOR"); no && *no) return false;
+  const char* term = std::getenv("TERM");
+  return is_tty(fd) && term && *term && std::string_view(term) != "dumb";
+}
+
+std::string styled(std::string_view text, Style style, bool on) {
+  if (!on) return std::string(text);
+  constexpr const char* codes[] = {"1", "2", "31", "32", "33", "34"};
+  return fmt::format("\033[{}m{}\033[0m", codes[static_cast<size_t>(style)], text);
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto c = static_cast<unsigned char>(out[i]);
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) out[i] = '?';
+    // U+0080 to U+009F in UTF-8: control characters as well (0x9b is the same as ESC [).
+    if (c == 0xc2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xa0 && (out[i + 1] & 0xc0) == 0x80) out[i] = out[i + 1] = '?';
+  }
+  return out;
+}
+
+size_t display_width(std::string_view text) {
+  size_t width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\033') {
+      i = std::min(text.find('m', i), text.size() - 1);
+      continue;
+    }
+    width += (text[i] & 0xc0) != 0x80;
+  }
+  return width;
 }
 
 std::string Table::text() const {
@@ -39,15 +81,16 @@ std::string Table::text() const {
   for (const std::string& h : header_) {
     right.push_back(!h.empty() && h[0] == '>');
     names.push_back(right.back() ? h.substr(1) : h);
-    width.push_back(names.back().size());
+    width.push_back(display_width(names.back()));
   }
   for (const auto& row : rows_)
-    for (size_t c = 0; c < std::min(row.size(), width.size()); ++c) width[c] = std::max(width[c], row[c].size());
+    for (size_t c = 0; c < std::min(row.size(), width.size()); ++c) width[c] = std::max(width[c], display_width(row[c]));
   const auto line = [&](const std::vector<std::string>& row) {
     std::string out;
     for (size_t c = 0; c < width.size(); ++c) {
       const std::string& cell = c < row.size() ? row[c] : std::string();
-      out += fmt::format("{}{}", c ? "  " : "", right[c] ? fmt::format("{:>{}}", cell, width[c]) : fmt::format("{:<{}}", cell, width[c]));
+      const std::string space(width[c] - display_width(cell), ' ');
+      out += (c ? "  " : "") + (right[c] ? space + cell : cell + space);
     }
     out.erase(out.find_last_not_of(' ') + 1);
     return out + "\n";

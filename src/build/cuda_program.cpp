@@ -14,34 +14,58 @@ std::string gencode(const std::string& arch) {
   return fmt::format("-gencode=arch=compute_{0},code=sm_{0}", number);
 }
 
-CompileStep kernels_step(const CudaProgram& p, const CudaToolkit& t) {
-  CompileStep s;
-  s.name = fmt::format("kernels.cu ({})", p.arch);
-  s.argv = {t.nvcc.string(), gencode(p.arch), "-O3", "-std=c++20", "-Xcompiler", "-fPIC,-fvisibility=hidden", "--expt-relaxed-constexpr",
-            "-diag-suppress=177", "-I" + (p.folder / "include").string(), "-c", (p.folder / "kernels.cu").string(), "-o", "{out}"};
-  if (p.line_info) s.argv.insert(s.argv.begin() + 2, "-lineinfo");
-  s.inputs = {p.folder / "kernels.cu"};
-  s.folders = {p.folder / "include"};
-  s.output = p.folder / "build/kernels.o";
-  return s;
+// Which build of a library or header this is, without reading hundreds of megabytes.
+std::string version_of(const fs::path& file) {
+  std::error_code ec;
+  const auto size = fs::file_size(file, ec);
+  const auto time = fs::last_write_time(file, ec).time_since_epoch().count();
+  return ec ? "" : fmt::format("{} {} {}", file.string(), size, time);
 }
 
-CompileStep program_step(const CudaProgram& p, const CudaToolkit& t) {
+// CUDA's headers are replaced in place when a package is updated.
+std::vector<std::string> header_versions(const CudaToolkit& t) {
+  std::vector<std::string> out{t.version};
+  for (const fs::path& folder : t.include_dirs)
+    for (const char* name : {"cuda_runtime_api.h", "cublasLt.h", "cudnn_version.h"})
+      if (std::string v = version_of(folder / name); !v.empty()) out.push_back(std::move(v));
+  return out;
+}
+
+std::string object_of(const std::string& source) { return "build/" + fs::path(source).stem().string() + (source.ends_with(".cu") ? ".o" : "_host.o"); }
+
+Result<CompileStep> compile_step(const CudaProgram& p, const CudaToolkit& t, const std::string& source) {
   CompileStep s;
-  s.name = "program.cpp";
-  s.argv = {"g++", "-O2", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-I" + (p.folder / "include").string()};
-  for (const fs::path& i : t.include_dirs) s.argv.push_back("-isystem" + i.string());
-  s.argv.insert(s.argv.end(), {"-c", (p.folder / "program.cpp").string(), "-o", "{out}"});
-  s.inputs = {p.folder / "program.cpp"};
+  s.working_folder = p.folder;
+  s.inputs = {p.folder / source};
   s.folders = {p.folder / "include"};
-  s.output = p.folder / "build/program.o";
+  s.output = p.folder / object_of(source);
+  s.versions = header_versions(t);
+  if (source.ends_with(".cu")) {
+    STITCH_TRY(const std::string host_compiler, compiler_identity("g++"));
+    s.versions.push_back(host_compiler);
+    s.name = fmt::format("{} ({})", source, p.arch);
+    s.argv = {t.nvcc.string(), gencode(p.arch), "-O3", "-std=c++20", "-Xcompiler", "-fPIC,-fvisibility=hidden", "--expt-relaxed-constexpr", "-diag-suppress=177"};
+    if (p.line_info) s.argv.push_back("-lineinfo");
+    s.argv.push_back("-Iinclude");
+  } else {
+    s.name = source;
+    s.argv = {"g++", "-O2", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-Iinclude"};
+    for (const fs::path& i : t.include_dirs) s.argv.push_back("-isystem" + i.string());
+  }
+  s.argv.insert(s.argv.end(), {"-c", source, "-o", "{out}"});
   return s;
 }
 
 Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t) {
   CompileStep s;
-  s.name = "program.so";
-  s.argv = {"g++", "-shared", "-o", "{out}", (p.folder / "build/kernels.o").string(), (p.folder / "build/program.o").string()};
+  s.name = p.output.filename().string();
+  s.working_folder = p.folder;
+  s.output = p.output;
+  s.argv = {"g++", "-shared", "-Wl,-z,defs", "-o", "{out}"};  // a missing symbol is found here, not when the program is loaded
+  for (const std::string& source : p.sources) {
+    s.argv.push_back(object_of(source));
+    s.inputs.push_back(p.folder / object_of(source));
+  }
   std::vector<std::string> libraries = p.link_libs;
   libraries.insert(libraries.begin(), "cudart");
   for (const std::string& name : libraries) {
@@ -51,15 +75,18 @@ Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t) {
     // By soname only: the loader finds the one that the process already uses (PyTorch's) or the toolkit's.
     s.argv.push_back(library.string());
     s.argv.push_back("-Wl,-rpath," + library.parent_path().string());
+    s.versions.push_back(version_of(library));
   }
-  s.inputs = {p.folder / "build/kernels.o", p.folder / "build/program.o"};
-  s.output = p.output;
   return s;
 }
 
 }  // namespace
 
-Result<ProgramOutcome> build_cuda(const CudaProgram& p) {
+Result<ProgramOutcome> build_cuda(const CudaProgram& given) {
+  CudaProgram p = given;
+  std::error_code ec;
+  p.folder = fs::absolute(p.folder, ec);  // commands run in it
+  p.output = fs::absolute(p.output, ec);
   const CudaToolkit& t = find_cuda_toolkit();
   if (t.nvcc.empty())
     return fail(ErrorKind::environment, "No CUDA compiler (nvcc) was found; run make setup to install it, or use --target host to do without.");
@@ -71,7 +98,12 @@ Result<ProgramOutcome> build_cuda(const CudaProgram& p) {
     out.steps.push_back(std::move(*r));
     return {};
   };
-  for (auto& r : run_steps({kernels_step(p, t), program_step(p, t)}, hardware_threads())) STITCH_CHECK_OK(take(std::move(r)));
+  std::vector<CompileStep> steps;
+  for (const std::string& source : p.sources) {
+    STITCH_TRY(CompileStep step, compile_step(p, t, source));
+    steps.push_back(std::move(step));
+  }
+  for (auto& r : run_steps(steps, hardware_threads())) STITCH_CHECK_OK(take(std::move(r)));
   if (!out.summary.empty()) return out;
   STITCH_TRY(const CompileStep link, link_step(p, t));
   const double compile_seconds = out.seconds;

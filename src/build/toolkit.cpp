@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/files.h"
 #include "base/process.h"
@@ -9,12 +10,13 @@
 namespace stitch::build {
 namespace {
 
+// Newest version first: cuda-13.0 before cuda-9.2, libcudnn.so.10 before libcudnn.so.9.
 std::vector<fs::path> children(const fs::path& folder, std::string_view prefix) {
   std::vector<fs::path> out;
   std::error_code ec;
-  for (const auto& e : fs::directory_iterator(folder, ec))
-    if (e.path().filename().string().rfind(prefix, 0) == 0) out.push_back(e.path());
-  std::sort(out.begin(), out.end());
+  for (auto it = fs::directory_iterator(folder, ec); !ec && it != fs::directory_iterator(); it.increment(ec))
+    if (it->path().filename().string().rfind(prefix, 0) == 0) out.push_back(it->path());
+  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return strverscmp(a.c_str(), b.c_str()) > 0; });
   return out;
 }
 
@@ -24,7 +26,7 @@ fs::path pip_packages() {
   if (const char* python = std::getenv("STITCHCUDA_PYTHON"); python && *python) prefixes.insert(prefixes.begin(), fs::path(python).parent_path().parent_path());
   for (const fs::path& prefix : prefixes)
     for (const fs::path& python : children(prefix / "lib", "python3"))
-      if (fs::is_directory(python / "site-packages/nvidia")) return python / "site-packages/nvidia";
+      if (std::error_code ec; fs::is_directory(python / "site-packages/nvidia", ec)) return python / "site-packages/nvidia";
   return {};
 }
 
@@ -92,9 +94,9 @@ const CudaToolkit& find_cuda_toolkit() {
 fs::path find_library(const CudaToolkit& t, const std::string& stem) {
   const std::string name = "lib" + stem + ".so";
   for (const fs::path& folder : t.library_dirs) {
-    if (fs::exists(folder / name)) return folder / name;
+    if (std::error_code ec; fs::exists(folder / name, ec)) return folder / name;
     const std::vector<fs::path> numbered = children(folder, name + ".");
-    if (!numbered.empty()) return numbered.back();
+    if (!numbered.empty()) return numbered.front();
   }
   return {};
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "base/files.h"
 #include "base/json_full.h"
@@ -87,20 +86,6 @@ Result<SafetensorsFile::Entry> read_entry(const std::string& name, const Json& j
   return e;
 }
 
-// Duplicate keys would be merged silently by the parser, so they are looked for while parsing.
-Result<Json> parse_header(const std::string& text, const std::string& file) {
-  std::set<std::string> keys;
-  std::string duplicate;
-  const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(value.get<std::string>()).second) duplicate = value.get<std::string>();
-    return true;
-  };
-  STITCH_TRY(Json header, parse_json(text, "The header of " + file));
-  [[maybe_unused]] const Json again = Json::parse(text, watch);  // cannot fail: it parsed above
-  if (!duplicate.empty()) return fail(ErrorKind::bad_input, "{} holds two tensors named \"{}\"; the file is damaged.", file, duplicate);
-  return header;
-}
-
 }  // namespace
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& file) {
@@ -114,7 +99,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& file)
   if (header_size > kMaxHeader || header_size > size - 8) return fail(ErrorKind::bad_input, "{} is cut off or is no safetensors file; write the bundle again.", name);
   std::string text(header_size, '\0');
   if (!reader.read(text.data(), header_size, 8)) return fail(ErrorKind::bad_input, "{} cannot be read; the disk may be failing.", name);
-  STITCH_TRY(const Json header, parse_header(text, name));
+  STITCH_TRY(const Json header, parse_json(text, "The header of " + name));
   if (!header.is_object()) return fail(ErrorKind::bad_input, "The header of {} is not an object; the file is damaged.", name);
   SafetensorsFile out;
   out.file_ = file;

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
+#include "base/log.h"
 #include "base/terminal.h"
 #include "capture/capture.h"
 #include "loop/pipeline.h"
@@ -33,9 +34,7 @@ int exit_code(ErrorKind kind) {
 // One sentence on stderr; evidence only on request, because it is long.
 int report_error(const Error& e) {
   print_error(e.message);
-  if (!e.detail.empty()) {
-    if (const char* verbose = std::getenv("STITCHCUDA_LOG"); verbose && std::string_view(verbose) == "debug") fmt::print(stderr, "{}\n", e.detail);
-  }
+  if (!e.detail.empty()) log_debug("{}", e.detail);
   return exit_code(e.kind);
 }
 

@@ -7,11 +7,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "base/json_full.h"
-#include "base/json_schema.h"
-#include "base/json_util.h"
 #include "base/parallel.h"
-#include "base/terminal.h"
 
 namespace stitch {
 namespace {
@@ -62,6 +58,65 @@ TEST(Files, AFullDiskIsOneSentence) {
   EXPECT_EQ(left, 0);
 }
 
+TEST(Files, AFullDeviceIsOneSentence) {
+  const Status s = append_line("/dev/full", "x");
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().message, "The disk holding /dev/full is full; free some space and run again.");
+}
+
+TEST(Files, HostilePathsAreErrorsNotExceptions) {
+  const auto folder = *TempFolder::create("paths");
+  const std::string longest(255, 'n'), too_long(300, 'n');
+  EXPECT_TRUE(write_file(folder.path() / longest, "x"));
+  EXPECT_FALSE(write_file(folder.path() / too_long, "x"));
+  EXPECT_FALSE(make_folder(folder.path() / too_long / "x"));
+  fs::create_symlink("loop", folder.path() / "loop");
+  EXPECT_FALSE(make_folder(folder.path() / "loop/x"));
+  EXPECT_FALSE(read_file(folder.path() / "loop"));
+  EXPECT_FALSE(write_file(folder.path(), "x"));
+  EXPECT_EQ(make_folder("/dev/null/x").error().message, "Cannot create folder /dev/null/x: a part of the path is a file, not a folder.");
+}
+
+TEST(Files, AFileWithoutEndOrMemoryIsRefused) {
+  EXPECT_NE(read_file("/dev/zero").error().message.find("no end in sight"), std::string::npos);
+  const auto folder = *TempFolder::create("sparse");
+  ASSERT_TRUE(write_file(folder.path() / "f", ""));
+  if (truncate((folder.path() / "f").c_str(), off_t{1} << 42) != 0) GTEST_SKIP() << "this file system has no sparse files of 4 TiB";
+  const rlimit old = [] {
+    rlimit l{};
+    getrlimit(RLIMIT_AS, &l);
+    return l;
+  }();
+  const rlimit small{rlim_t{1} << 40, old.rlim_max};
+  setrlimit(RLIMIT_AS, &small);
+  const auto r = read_file(folder.path() / "f");
+  setrlimit(RLIMIT_AS, &old);
+  ASSERT_FALSE(r);
+  EXPECT_NE(r.error().message.find("does not fit in memory"), std::string::npos);
+}
+
+TEST(Files, AStaleTemporaryFileIsNoObstacle) {
+  const auto folder = *TempFolder::create("stale");
+  for (unsigned i = 0; i < 200; ++i)  // names a killed process with our number might have left
+    ASSERT_TRUE(append_line(folder.path() / fmt::format(".stitch.{}.{}.tmp", getpid(), i), ""));
+  EXPECT_TRUE(write_file(folder.path() / "f", "x"));
+  EXPECT_EQ(*read_file(folder.path() / "f"), "x");
+}
+
+TEST(Files, DataHomeFollowsTheEnvironment) {
+  const auto with = [](const char* name, const char* value) {
+    const char* old = getenv(name);
+    const std::string kept = old ? old : "";
+    value ? setenv(name, value, 1) : unsetenv(name);
+    const fs::path result = data_home();
+    old ? setenv(name, kept.c_str(), 1) : unsetenv(name);
+    return result;
+  };
+  EXPECT_EQ(with("STITCHCUDA_HOME", "/x/y"), "/x/y");
+  EXPECT_TRUE(with("HOME", nullptr).is_absolute());
+  EXPECT_TRUE(fs::exists(source_root() / "include/stitch/abi.h"));
+}
+
 TEST(Files, LocksExcludeAndAreReleased) {
   const auto folder = *TempFolder::create("lock");
   const fs::path f = folder.path() / "lock";
@@ -78,30 +133,13 @@ TEST(Hash, KnownDigestAndFieldSeparation) {
   EXPECT_NE(Sha256().field("ab").field("c").hex(), Sha256().field("a").field("bc").hex());
 }
 
-TEST(Json, MistakesHaveLineAndColumn) {
-  const auto r = parse_json("{\n  \"a\": ]\n}", "x.json");
-  ASSERT_FALSE(r);
-  EXPECT_NE(r.error().message.find("line 2, column 8"), std::string::npos) << r.error().message;
-  EXPECT_FALSE(parse_json(std::string(100000, '['), "bomb"));
-  EXPECT_FALSE(parse_json("", "empty"));
-}
-
-TEST(Json, TypedMembers) {
-  const Json j = *parse_json(R"({"s":"x","i":3,"f":1.5,"b":true,"big":18446744073709551615})", "t");
-  EXPECT_EQ(*get_string(j, "s", "t"), "x");
-  EXPECT_EQ(*get_integer(j, "i", "t"), 3);
-  EXPECT_FALSE(get_integer(j, "f", "t"));
-  EXPECT_FALSE(get_integer(j, "big", "t"));
-  EXPECT_FALSE(get_string(j, "missing", "t"));
-  EXPECT_EQ(dump(Json(std::string("\xff")), -1).find("\xff"), std::string::npos);
-}
-
-TEST(Json, SchemaErrorsNameThePath) {
-  const Json schema = *parse_json(R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}}})", "s");
-  EXPECT_TRUE(validate_json(schema, *parse_json(R"({"a":[1,2]})", "v")));
-  const Status s = validate_json(schema, *parse_json(R"({"a":[1,"x"]})", "v"));
-  ASSERT_FALSE(s);
-  EXPECT_NE(s.error().message.find("[a][1]"), std::string::npos) << s.error().message;
+TEST(Hash, FilesAreReadInPieces) {
+  const auto folder = *TempFolder::create("hash");
+  const std::string bytes(3 * (1 << 20) + 17, 'x');
+  ASSERT_TRUE(write_file(folder.path() / "f", bytes));
+  EXPECT_EQ(*sha256_of_file(folder.path() / "f"), sha256_hex(bytes));
+  EXPECT_FALSE(sha256_of_file(folder.path() / "none"));
+  EXPECT_FALSE(sha256_of_file(folder.path()));
 }
 
 TEST(Parallel, CoversEveryIndexOnceAndRethrows) {
@@ -109,15 +147,6 @@ TEST(Parallel, CoversEveryIndexOnceAndRethrows) {
   parallel_for(1000, 10, [&](int64_t b, int64_t e) { for (int64_t i = b; i < e; ++i) hit[static_cast<size_t>(i)]++; });
   EXPECT_EQ(std::count(hit.begin(), hit.end(), 1), 1000);
   EXPECT_THROW(parallel_for(100, 1, [](int64_t, int64_t) { throw std::runtime_error("x"); }), std::runtime_error);
-}
-
-TEST(Terminal, TablesAlign) {
-  Table t({"name", ">ms"});
-  t.add({"a", "1.5"});
-  t.add({"longer", "10.25"});
-  EXPECT_EQ(t.text(), "name       ms\na         1.5\nlonger  10.25\n");
-  EXPECT_EQ(format_bytes(1500), "1.5 kB");
-  EXPECT_EQ(format_duration(125), "2 min 05 s");
 }
 
 }  // namespace
