@@ -207,6 +207,8 @@ STITCH_DEVICE T shift_right(T a, T b) {
 // Elementary functions of float and double
 
 template <class T>
+STITCH_DEVICE T square(T x) { return x * x; }
+template <class T>
 STITCH_DEVICE T reciprocal(T x) { return T(1) / x; }
 STITCH_DEVICE double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 STITCH_DEVICE float rsqrt(float x) {
@@ -300,7 +302,7 @@ STITCH_DEVICE void log_sum_step(T& top, T& sum, T x) {
   top = m;
 }
 template <class T>
-STITCH_DEVICE T log_sum(T top, T sum) { return sum == T(0) ? -T(INFINITY) : top + log(sum); }
+STITCH_DEVICE T log_sum(T top, T sum) { return is_inf(top) ? top : top + log(sum); }
 // acc / sum is the average of the values weighted by exp(score).
 template <class T>
 STITCH_DEVICE void softmax_step(T& top, T& sum, T& acc, T score, T value) {

@@ -26,10 +26,11 @@ Emitter::Emitter(const ir::Graph& graph, IndexSpace& space, bool wide) : graph_(
 // ---------------------------------------------------------------------------------------------------------------------
 // Scopes and names
 
-void Emitter::open(const std::string& header, bool conditional) {
+void Emitter::open(const std::string& header, bool conditional, std::string_view pragma) {
   scopes_.emplace_back();
   scopes_.back().conditional = conditional;
-  scopes_.back().body = padding(depth() - 1) + header + " {\n";
+  if (!pragma.empty()) scopes_.back().body = fmt::format("#pragma {}\n", pragma);
+  scopes_.back().body += padding(depth() - 1) + header + (header.empty() ? "{\n" : " {\n");
 }
 
 void Emitter::close(std::string_view trailer) {

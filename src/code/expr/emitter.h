@@ -71,7 +71,8 @@ class Emitter {
 
   // --- scopes -------------------------------------------------------------------------------------------------------
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
-  void open(const std::string& header, bool conditional);  // "for (...)" or "if (...)"; braces are added
+  // "for (...)" or "if (...)"; braces are added. A pragma stays right in front of its loop, whatever is hoisted before it.
+  void open(const std::string& header, bool conditional, std::string_view pragma = {});
   void close(std::string_view trailer = {});               // text after "}" on the same line
   void declare(const Index& variable);                     // it exists from the current scope on
   void line(std::string_view text);                        // in the current scope
