@@ -172,9 +172,27 @@ STITCH_DEVICE T abs(T x) {
 template <class T>
 STITCH_DEVICE T sign(T x) { return static_cast<T>((T(0) < x) - (x < T(0))); }
 template <class T>
-STITCH_DEVICE T maximum(T a, T b) { return is_nan(a) || a > b ? a : b; }  // a NaN b is returned because a > b is false
+STITCH_DEVICE T maximum(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {  // one instruction, where fmaxf would drop the NaN
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+  }
+#endif
+  return is_nan(a) || a > b ? a : b;  // a NaN b is returned because a > b is false
+}
 template <class T>
-STITCH_DEVICE T minimum(T a, T b) { return is_nan(a) || a < b ? a : b; }
+STITCH_DEVICE T minimum(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+  }
+#endif
+  return is_nan(a) || a < b ? a : b;
+}
 template <class T>
 STITCH_DEVICE T clamp(T x, T low, T high) { return minimum(maximum(x, low), high); }
 template <class T>

@@ -16,6 +16,7 @@ namespace {
 using ir::ValueRef;
 
 constexpr int64_t kProcessors = 132;        // multiprocessors to fill
+constexpr int kValueBytes = 24;             // the largest value that is exchanged: moments in double
 constexpr int kColumns = 32, kParts = 8;    // columns form: a warp of rows, eight shares of each
 
 struct Layout {
@@ -26,6 +27,7 @@ struct Layout {
   int items = 0;       // accesses per thread whose elements stay in registers; 0: the row is read again in every stage
   int64_t splits = 1;  // blocks that share a row
   int64_t share = 0;   // accesses per split
+  int64_t results_share = 0;  // of the kernel that writes one value per element: smaller shares keep more memory accesses in flight
   bool together() const { return !columns && group > 32; }  // one row per block
 };
 
@@ -95,6 +97,7 @@ class LayoutChoice {
     l.items = 0;
     l.share = ceil_div(accesses, splits);
     l.splits = ceil_div(accesses, l.share);
+    l.results_share = std::min(l.share, int64_t{8} * l.group);
   }
 
   Layout column_layout() const {
@@ -103,8 +106,9 @@ class LayoutChoice {
     l.group = kParts;
     const int64_t blocks = ceil_div(outer_, kColumns), per_thread = ceil_div(inner_, kParts);
     if (!p_.one_pass() && per_thread <= register_limit(256)) l.items = static_cast<int>(per_thread);
-    if (blocks < kProcessors && inner_ >= 64 && outer_ * inner_ >= 1 << 16) {
-      const int64_t splits = std::min(ceil_div(4 * kProcessors, blocks), ceil_div(inner_, 32));
+    const int64_t enough = (p_.one_pass() ? 8 : 1) * kProcessors;  // more stages, more launches: then only where it is needed
+    if (blocks < enough && inner_ >= 64 && outer_ * inner_ >= 1 << 16) {
+      const int64_t splits = std::min(ceil_div(8 * kProcessors, blocks), ceil_div(inner_, 32));
       if (splits > 1) share(l, splits, inner_);
     }
     return l;
@@ -155,6 +159,7 @@ class RowKernel {
   int64_t outer() const { return std::max<int64_t>(1, p_.pattern.outer); }
   int rows_per_block() const { return l_.columns ? kColumns : l_.together() ? 1 : l_.block / l_.group; }
   bool shared() const { return l_.splits > 1; }
+  int64_t share() const { return role_ == Role::results && !p_.full.empty() ? l_.results_share : l_.share; }
   bool ragged() const { return outer() % rows_per_block() != 0; }  // the last block has threads without a row
   std::string cast_int(const std::string& what) const { return fmt::format("static_cast<{}>({})", type(), what); }
 
@@ -162,7 +167,7 @@ class RowKernel {
   void preamble() {
     for (std::string_view name : {"r", "t", "q", "k", "n", "words", "slot", "first", "last"}) e_.reserve(name);
     const bool exchange = l_.columns || l_.together();
-    if (exchange) e_.line(fmt::format("__shared__ double words[{}];  // what the warps exchange", l_.columns ? 2 * 256 : 64));
+    if (exchange) e_.line(fmt::format("__shared__ double words[{}];  // what the warps exchange", (l_.columns ? 256 : 32) * kValueBytes / 8));
     const std::string block = cast_int(shared() ? "blockIdx.y" : "blockIdx.x"), thread = cast_int("threadIdx.x");
     const std::string lane = l_.columns ? fmt::format("{} % {}", thread, kColumns) : thread;
     if (l_.columns) e_.line(fmt::format("const {} t = {} / {};  // this warp's share of the rows' elements", type(), thread, kColumns));
@@ -179,8 +184,8 @@ class RowKernel {
     }
     if (outer() > 1) e_.line(fmt::format("const {} r = {};", type(), row));
     if (shared()) {
-      e_.line(fmt::format("const {} first = {} * {};  // this block's share of the row", type(), cast_int("blockIdx.x"), l_.share));
-      e_.line(fmt::format("const {0} last = first + {1} < {2} ? first + {1} : {2};", type(), l_.share, accesses()));
+      e_.line(fmt::format("const {} first = {} * {};  // this block's share of the row", type(), cast_int("blockIdx.x"), share()));
+      e_.line(fmt::format("const {0} last = first + {1} < {2} ? first + {1} : {2};", type(), share(), accesses()));
     }
     scope_.row = space_.variable("r", outer());
     e_.declare(scope_.row);
@@ -205,7 +210,7 @@ class RowKernel {
     } else {
       const bool long_loop = accesses() >= 4 * l_.group;
       e_.open(fmt::format("for ({} q = {}; q < {}; q += {})", type(), shared() ? "first + t" : "t", shared() ? "last" : std::to_string(accesses()), l_.group), false,
-              long_loop ? "unroll 4" : "");
+              !long_loop ? "" : l_.width > 1 ? "unroll 4" : "unroll 8");
     }
     e_.declare(q_);
     before();
@@ -229,6 +234,14 @@ class RowKernel {
   void recall_cached(const Index& c) {
     for (const auto& [x, name] : cached_)
       e_.remember(Emitter::key_of(x, scope_.element(c_.graph.type_of(x).shape, c)), Val{name + place(), c_.graph.type_of(x).dtype, e_.depth()});
+    for (const auto& [name, term] : kept_)
+      e_.remember("kept " + name + Emitter::key_of(term.first, scope_.element(c_.graph.type_of(term.first).shape, c)), Val{term.second.text + place(), term.second.type, e_.depth()});
+  }
+  // An array of this thread's elements of a row.
+  std::string declare_row(ir::DType type, const char* comment) {
+    const std::string name = e_.fresh("row");
+    e_.line(fmt::format("{} {}{}{};  // {}", compute_type(type), name, l_.items > 1 ? fmt::format("[{}]", l_.items) : "", l_.width > 1 ? fmt::format("[{}]", l_.width) : "", comment));
+    return name;
   }
 
   // One sweep for all statistics of a stage; returns their accumulators.
@@ -241,26 +254,45 @@ class RowKernel {
       if (l_.items > 0 && p_.read_later(c_.graph, s.x, stage) && !cached_.count(s.x) && std::find(fresh.begin(), fresh.end(), s.x) == fresh.end()) fresh.push_back(s.x);
     }
     std::map<ValueRef, std::string> keep;
-    for (const ValueRef x : fresh) {
-      keep[x] = e_.fresh("row");
-      e_.line(fmt::format("{} {}{}{};  // the row, in registers", compute_type(c_.graph.type_of(x).dtype), keep[x], l_.items > 1 ? fmt::format("[{}]", l_.items) : "",
-                          l_.width > 1 ? fmt::format("[{}]", l_.width) : ""));
-    }
-    sweep([] {},
-          [&](const Index& c) {
-            recall_cached(c);
-            for (size_t i = 0; i < acc.size(); ++i) {
-              const Statistic& s = p_.stages[stage][i];
-              const Val v = e_.value(s.x, scope_.element(c_.graph.type_of(s.x).shape, c));
-              if (const auto it = keep.find(s.x); it != keep.end() && !cached_.count(s.x)) {
-                e_.line(fmt::format("{}{} = {};", it->second, place(), v.text));
-                cached_[s.x] = it->second;
-              }
-              const std::string term = s.term(scope_, e_.convert(v, s.dtype).text, e_.text(c));
-              e_.line(s.adds ? fmt::format("{}.add({});", acc[i], term) : fmt::format("{0} = {1}::combine({0}, {2});", acc[i], s.operation, term));
+    for (const ValueRef x : fresh) keep[x] = declare_row(c_.graph.type_of(x).dtype, "the row, in registers");
+    std::map<std::string, std::string> terms;
+    for (const Statistic& s : p_.stages[stage])
+      if (!s.keep.empty() && l_.items > 0 && !p_.full.empty()) terms[s.keep] = declare_row(s.dtype, "its terms");
+    const auto together = [&](const Statistic& s) { return s.joins == Statistic::Joins::added_together; };
+    std::vector<std::string> access(acc.size());  // terms of one access
+    sweep(
+        [&] {
+          for (size_t i = 0; i < acc.size(); ++i) {
+            if (!together(p_.stages[stage][i])) continue;
+            access[i] = e_.fresh("part");
+            e_.line(fmt::format("{} {}[{}];", compute_type(p_.stages[stage][i].dtype), access[i], l_.width));
+          }
+        },
+        [&](const Index& c) {
+          recall_cached(c);
+          for (size_t i = 0; i < acc.size(); ++i) {
+            const Statistic& s = p_.stages[stage][i];
+            const Val v = e_.value(s.x, scope_.element(c_.graph.type_of(s.x).shape, c));
+            if (const auto it = keep.find(s.x); it != keep.end() && !cached_.count(s.x)) {
+              e_.line(fmt::format("{}{} = {};", it->second, place(), v.text));
+              cached_[s.x] = it->second;
             }
-          },
-          [] {});
+            std::string term = s.term(scope_, e_.convert(v, s.dtype).text, e_.text(c));
+            if (const auto it = terms.find(s.keep); it != terms.end()) {
+              e_.line(fmt::format("{}{} = {};", it->second, place(), term));
+              term = it->second + place();
+            }
+            if (together(s)) e_.line(fmt::format("{}[{}] = {};", access[i], l_.width > 1 ? "k" : "0", term));
+            else if (s.joins == Statistic::Joins::added) e_.line(fmt::format("{}.add({});", acc[i], term));
+            else e_.line(fmt::format("{0} = {1}::combine({0}, {2});", acc[i], s.operation, term));
+          }
+        },
+        [&] {
+          for (size_t i = 0; i < acc.size(); ++i)
+            if (together(p_.stages[stage][i])) e_.line(fmt::format("{}.add({});", acc[i], access[i]));
+        });
+    for (const Statistic& s : p_.stages[stage])
+      if (const auto it = terms.find(s.keep); it != terms.end()) kept_[s.keep] = {s.x, Val{it->second, s.dtype, 0}};
     for (size_t i = 0; i < acc.size(); ++i) acc[i] = exchanged(p_.stages[stage][i], acc[i]);
     return acc;
   }
@@ -378,7 +410,7 @@ class RowKernel {
     params.append(scratch_params_);
     const int64_t row_blocks = ceil_div(outer(), rows_per_block());
     // Stages share rows among blocks; so do results, unless there is one value per row only.
-    const int64_t splits = role_ == Role::results && p_.full.empty() ? 1 : l_.splits;
+    const int64_t splits = !shared() || (role_ == Role::results && p_.full.empty()) ? 1 : ceil_div(accesses(), share());
     const std::string grid = shared() ? fmt::format("dim3({}, {})", splits, row_blocks) : std::to_string(row_blocks);
     KernelText out;
     out.device = fmt::format("{}__global__ void __launch_bounds__({}) {}({}) {{\n{}}}\n", description(), l_.block, name, params.declarations(), e_.body());
@@ -404,7 +436,8 @@ class RowKernel {
   Emitter e_;
   RowScope scope_;
   Index q_, lane_;
-  std::map<ValueRef, std::string> cached_;
+  std::map<ValueRef, std::string> cached_;                     // operands that stay in registers: their arrays
+  std::map<std::string, std::pair<ValueRef, Val>> kept_;       // and terms, with the operand they belong to
   KernelParams scratch_params_;
 };
 
@@ -416,7 +449,7 @@ Result<TaskSource> write_with(const TaskContext& c, const RowProgram& p, const L
     partials.emplace_back();
     for (const Statistic& s : stage) {
       partials.back().push_back({s.type, source.scratch_bytes});
-      if (l.splits > 1) source.scratch_bytes += static_cast<size_t>(ceil_div(l.splits * p.pattern.outer * 16, 256) * 256);  // 16: the largest value type
+      if (l.splits > 1) source.scratch_bytes += static_cast<size_t>(ceil_div(l.splits * p.pattern.outer * kValueBytes, 256) * 256);
     }
   }
   std::string launches;
@@ -443,12 +476,13 @@ Result<TaskSource> write_with(const TaskContext& c, const RowProgram& p, const L
 bool takes(const TaskContext& c) { return RowProgram::of(c, true).has_value(); }
 
 Result<TaskSource> write(const TaskContext& c) {
-  std::optional<RowProgram> p = RowProgram::of(c, true);
+  const std::string position = needs_wide_index(c) ? "int64_t" : "int";
+  std::optional<RowProgram> p = RowProgram::of(c, true, position);
   const LayoutChoice choice(c, *p);
   const int widest = choice.widest_access();
   for (const int width : {widest, 1}) {
     const Layout l = choice.choose(width);
-    if (l.items == 0) p = RowProgram::of(c, false);  // passes over memory count
+    if (l.items == 0) p = RowProgram::of(c, false, position);  // passes over memory count
     bool worthwhile = true;
     auto source = write_with(c, *p, l, worthwhile);
     if (!source || worthwhile || width == 1) return source;

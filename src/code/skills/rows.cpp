@@ -47,8 +47,8 @@ std::string accumulator(DType t) { return ir::is_floating(t) ? std::string(compu
 // Builds the statistics of one anchor from stage `first` on.
 class Anchor {
  public:
-  Anchor(const TaskContext& c, RowProgram& program, int32_t index, size_t first, bool resident)
-      : c_(c), p_(program), index_(index), first_(first), resident_(resident), n_(c.graph.nodes[static_cast<size_t>(index)]), what_(label(c.graph, index)) {}
+  Anchor(const TaskContext& c, RowProgram& program, int32_t index, size_t first, bool resident, std::string position)
+      : c_(c), p_(program), index_(index), first_(first), resident_(resident), position_(std::move(position)), n_(c.graph.nodes[static_cast<size_t>(index)]), what_(label(c.graph, index)) {}
 
   // Returns the number of the stage after which the anchor's values are known.
   size_t add() {
@@ -70,9 +70,9 @@ class Anchor {
   int64_t inner() const { return p_.pattern.inner; }
   std::string name(const char* of) const { return fmt::format("{}.{}", index_, of); }
 
-  void put(size_t stage, std::string operation, std::string type, DType dtype, const std::string& comment, Term term, Finish finish, bool adds = false) {
+  void put(size_t stage, std::string operation, std::string type, DType dtype, const std::string& comment, Term term, Finish finish, Statistic::Joins joins = Statistic::Joins::combined) {
     if (p_.stages.size() <= stage) p_.stages.resize(stage + 1);
-    p_.stages[stage].push_back({x(), dtype, std::move(operation), std::move(type), std::move(term), adds, comment, std::move(finish)});
+    p_.stages[stage].push_back({x(), dtype, std::move(operation), std::move(type), std::move(term), joins, "", comment, std::move(finish)});
     last_ = std::max(last_, stage);
   }
   // The result of a reduction is `text` of the total.
@@ -98,6 +98,15 @@ class Anchor {
   // Mean, then (x - mean)^2 summed: `finish` gets that sum. The mean is statistic "mean".
   void moments(DType t, Finish finish) {
     const std::string type = accumulator(t), key = name("mean");
+    if (!resident_) {  // in one pass over memory
+      put(first_, fmt::format("Moments<{}>", type), fmt::format("Moments<{}>", type), t, what_ + ": mean and squared distances from it", as(t),
+          [t, key, finish = std::move(finish)](RowScope& s, const Val& total) {
+            s.statistics[key] = s.e.define("mean", t, total.text + ".mean", s.e.depth());
+            finish(s, Val{total.text + ".m2", t, total.depth});
+          },
+          Statistic::Joins::added_together);
+      return;
+    }
     put(first_, fmt::format("Sum<{}>", type), type, t, what_ + ": mean", as(t), [t, key, n = inner()](RowScope& s, const Val& total) {
       s.statistics[key] = s.e.define("mean", t, fmt::format("{} / {}", total.text, count(n, t)), s.e.depth());
     });
@@ -120,7 +129,7 @@ class Anchor {
             s.statistics[top] = s.e.define("top", t, total.text + ".top", s.e.depth());
             s.statistics[sum] = s.e.define("sum", t, total.text + ".sum", s.e.depth());
           },
-          true);
+          Statistic::Joins::added);
       return;
     }
     extreme(first_, true, t, what_ + ": maximum", as(t), [t, top](RowScope& s, const Val& total) { s.statistics[top] = s.e.define("top", t, total.text, s.e.depth()); });
@@ -186,8 +195,9 @@ class Anchor {
   void arg_reduction() {
     const bool largest = n_.op->name == "argmax" || n_.op->name == "max_dim", pair = n_.op->max_results == 2;
     const DType t = x_type();
-    const std::string type = accumulator(t), placed = fmt::format("Placed<{}>", type);
-    put(first_, fmt::format("ArgExtreme<{}, {}>", type, largest), placed, t, what_,
+    const std::string type = accumulator(t), index = compute_type(t) == "float" ? position_ : "int64_t",
+                      placed = fmt::format("Placed<{}, {}>", type, index);  // of one word size: no padding
+    put(first_, fmt::format("ArgExtreme<{}, {}, {}>", type, index, largest), placed, t, what_,
         [term = as(t), placed](RowScope& s, const std::string& v, const std::string& c) { return fmt::format("{}{{{}, {}}}", placed, term(s, v, c), c); },
         [pair, t, index = index_](RowScope& s, const Val& total) {
           s.scalars[{index, pair ? 1 : 0}] = s.e.define("s", DType::i64, total.text + ".index", s.e.depth(), "index");
@@ -200,12 +210,16 @@ class Anchor {
     exponentials(t);
     const bool log = n_.op->name == "log_softmax";
     Statistic& last = p_.stages[last_].back();
+    const std::string numerator = resident_ && !log ? name("exp") : "";
+    last.keep = numerator;
     last.finish = [first = last.finish, t, log, sum = name("sum"), scale = name("scale")](RowScope& s, const Val& total) {
       first(s, total);
       const std::string& known = s.statistics.at(sum).text;
       s.statistics[scale] = s.e.define("scale", t, log ? fmt::format("log({})", known) : fmt::format("{} / {}", number(1, t), known), s.e.depth());
     };
-    p_.elements[{index_, 0}] = [t, log, x = x(), top = name("top"), scale = name("scale"), what = what_](RowScope& s, const Coords& at) {
+    p_.elements[{index_, 0}] = [t, log, x = x(), numerator, top = name("top"), scale = name("scale"), what = what_](RowScope& s, const Coords& at) {
+      if (const Val* known = numerator.empty() ? nullptr : s.kept(numerator, x, at))
+        return s.e.define("v", t, fmt::format("{} * {}", known->text, s.statistics.at(scale).text), known->depth, what);
       const Val v = s.e.convert(s.e.value(x, at), t);
       const std::string &m = s.statistics.at(top).text, &f = s.statistics.at(scale).text;
       return s.e.define("v", t, log ? fmt::format("{} - {} - {}", v.text, m, f) : fmt::format("exp({} - {}) * {}", v.text, m, f), std::max(v.depth, s.statistics.at(scale).depth), what);
@@ -268,6 +282,7 @@ class Anchor {
   int32_t index_;
   size_t first_;
   bool resident_;
+  std::string position_;
   const Node& n_;
   std::string what_;
   size_t last_ = 0;
@@ -328,7 +343,7 @@ Index RowScope::row_at(const Coords& at, const ir::Shape& shape) const {
   return s.ravel(k, kept);
 }
 
-std::optional<RowProgram> RowProgram::of(const TaskContext& c, bool resident) {
+std::optional<RowProgram> RowProgram::of(const TaskContext& c, bool resident, const std::string& position) {
   std::vector<int32_t> anchors;
   RowProgram p;
   for (const int32_t n : c.task.nodes) {
@@ -347,7 +362,7 @@ std::optional<RowProgram> RowProgram::of(const TaskContext& c, bool resident) {
     size_t first = 0;
     for (const ValueRef& v : ir::operands(node))
       if (const auto it = ready.find(v.node); it != ready.end()) first = std::max(first, it->second);
-    ready[n] = is_inline(node) ? first : Anchor(c, p, n, first, resident).add() + 1;
+    ready[n] = is_inline(node) ? first : Anchor(c, p, n, first, resident, position).add() + 1;
   }
   for (const ValueRef& v : c.task.outputs) {
     const int64_t size = ir::numel(c.graph.type_of(v).shape);

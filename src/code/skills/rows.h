@@ -32,6 +32,9 @@ struct RowScope {
   std::map<ir::ValueRef, Val> scalars;     // results of reductions, one per row
   std::map<std::string, Val> statistics;   // mean, deviation ... by a name of the node's own
 
+  // The kept term of the element of x at these coordinates, if it is at hand.
+  const Val* kept(const std::string& name, ir::ValueRef x, const Coords& at) const { return e.recall("kept " + name + Emitter::key_of(x, at)); }
+
   Index linear(const Index& c) const;      // of element c of this row
   Coords element(const ir::Shape& shape, const Index& c) const { return e.space().unravel(linear(c), shape); }
   // Row of a coordinate of a full-size value.
@@ -42,9 +45,11 @@ struct Statistic {
   ir::ValueRef x;               // operand, read at every element
   ir::DType dtype;              // that the element is converted to first
   std::string operation, type;  // "Sum<float>", "float": combining operation and its value type
-  // Contribution of an element (its text, its position in the row), what is passed to combine(); with `adds`, to acc.add().
+  // Contribution of an element, from its text and its position in the row.
   std::function<std::string(RowScope&, const std::string& v, const std::string& c)> term;
-  bool adds = false;
+  // How it joins the accumulator: acc = combine(acc, term), acc.add(term), or acc.add(all terms of one access).
+  enum class Joins { combined, added, added_together } joins = Joins::combined;
+  std::string keep;             // resident rows: the terms stay in registers, too, under this name (see RowScope::kept)
   std::string comment;
   std::function<void(RowScope&, const Val& total)> finish;  // puts what follows into the scope
 };
@@ -53,7 +58,8 @@ class RowProgram {
  public:
   // Nothing if the task's reductions do not share one set of rows, or an output has another size.
   // `resident`: rows stay in registers, so a second pass is free; otherwise passes over memory are saved.
-  static std::optional<RowProgram> of(const TaskContext&, bool resident);
+  // `position`: C++ type of a position in a row.
+  static std::optional<RowProgram> of(const TaskContext&, bool resident, const std::string& position = "int");
 
   RowPattern pattern;
   std::vector<std::vector<Statistic>> stages;  // a stage's statistics need those of earlier stages only
