@@ -49,5 +49,17 @@ TEST(GeneratedProgram, WidePointwiseKernels) {
   EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 11));
 }
 
+TEST(GeneratedProgram, OperandsReadAcrossTheirLayout) {
+  GraphBuilder b;
+  Outputs out(b);
+  const ValueRef x = b.input("x", {DType::f32, {520, 516}}), y = b.input("y", {DType::f32, {516, 520}}), half = b.input("half", {DType::f16, {3, 33, 70, 64}}), t = b.input("t", {DType::f32, {4, 64, 40, 32}});
+  const ValueRef turned = b.op("permute", {{"x", x}, {"dims", IntList{1, 0}}});
+  out.add(b.op("gelu", {{"x", b.op("add", {{"x", turned}, {"y", y}})}}));
+  out.add(b.op("exp", {{"x", b.op("permute", {{"x", half}, {"dims", IntList{0, 3, 1, 2}}})}}));   // channels last to first
+  out.add(b.op("mul", {{"x", b.op("permute", {{"x", t}, {"dims", IntList{0, 2, 3, 1}}})}, {"y", 2.0}}));
+  out.add(b.op("mul", {{"x", b.op("permute", {{"x", t}, {"dims", IntList{3, 2, 1, 0}}})}, {"y", 2.0}}));
+  EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 12));
+}
+
 }  // namespace
 }  // namespace stitch::testing

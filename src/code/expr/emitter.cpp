@@ -285,6 +285,9 @@ Val Emitter::load(ValueRef v, const Coords& coords) {
   used_.insert(v);
   const Index address = space_.ravel(coords, type.shape);
   const bool widened = type.dtype == DType::f16 || type.dtype == DType::bf16;
+  if (load_hook_)
+    if (const auto known = load_hook_(v, address))
+      return define("v", type.dtype, widened ? fmt::format("widen({})", *known) : *known, std::max(depth(address), innermost_conditional()));
   if (width_ > 1 && depth(address) >= depth(lane_) && space_.depends_on(address, lane_)) {
     const Index base = space_.sub(address, lane_);
     bool aligned = base.constant % width_ == 0 && !space_.depends_on(base, lane_) && innermost_conditional() < depth(lane_);
