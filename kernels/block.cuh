@@ -96,6 +96,20 @@ STITCH_DEVICE typename Op::Value block_reduce(typename Op::Value value, typename
   return value;
 }
 
+// Threads 32*p + i for all p < Parts share column i: each gets the combination of its column, in the order of p. `shared` has
+// room for 32 * Parts values and may be reused after the call.
+template <class Op, int Parts>
+STITCH_DEVICE typename Op::Value column_reduce(typename Op::Value value, typename Op::Value* shared) {
+  const int column = static_cast<int>(threadIdx.x) % 32;
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  value = shared[column];
+#pragma unroll
+  for (int p = 1; p < Parts; ++p) value = Op::combine(value, shared[p * 32 + column]);
+  __syncthreads();
+  return value;
+}
+
 // Inclusive scan over the warp: lane i gets v[0] op ... op v[i].
 template <class Op>
 STITCH_DEVICE typename Op::Value warp_scan(typename Op::Value value) {

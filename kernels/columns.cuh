@@ -2,7 +2,7 @@
 // Softmax and log-softmax along a dim that is not the innermost: neighbouring threads work on neighbouring columns, so that
 // every access is coalesced; several threads share a long column.
 
-#include "block.cuh"
+#include "reduce.cuh"
 #include "stitch/runtime.h"
 
 namespace stitch {
@@ -12,27 +12,6 @@ struct ColumnShape {
   int64_t outer, extent, inner;
   bool log;  // log-softmax
   constexpr int parts() const { return extent >= 64 && outer * inner < 132 * 2048 ? 8 : 1; }  // threads per column
-};
-
-// log(sum(exp)) as the largest value and the sum relative to it.
-template <class C>
-struct LogSum {
-  using Value = LogSum;
-  C top, sum;
-  STITCH_DEVICE static LogSum identity() { return {-C(INFINITY), C(0)}; }
-  STITCH_DEVICE static LogSum combine(LogSum a, LogSum b) {
-    const C top = op::maximum(a.top, b.top);
-    const C base = top == -C(INFINITY) ? C(0) : top;
-    return {top, a.sum * exp(a.top - base) + b.sum * exp(b.top - base)};
-  }
-  STITCH_DEVICE void add(C x) {
-    if (x <= top) {  // one exp per element
-      sum += top == -C(INFINITY) ? C(0) : exp(x - top);
-    } else {
-      sum = sum * (top == -C(INFINITY) ? C(0) : exp(top - x)) + C(1);
-      top = x;
-    }
-  }
 };
 
 namespace detail {

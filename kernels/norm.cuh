@@ -2,10 +2,9 @@
 // Normalisation in two passes over memory, for statistics that no single block should gather alone: train-mode batch norm
 // (a statistic per channel, strided in memory) and group or layer norms with few, very long rows.
 //
-// Moments are gathered by merging (count, mean, sum of squared deviations) triples (Chan, Golub and LeVeque, 1979), which
-// stays accurate where mean^2 is much larger than the variance.
+// The statistics are gathered by merging Moments (reduce.cuh).
 
-#include "block.cuh"
+#include "reduce.cuh"
 #include "stitch/runtime.h"
 
 namespace stitch {
@@ -25,19 +24,6 @@ struct NormShape {
   constexpr int width(int element_bytes) const { return stat_inner % (16 / element_bytes) == 0 && affine_inner % (16 / element_bytes) == 0 ? 16 / element_bytes : 1; }
   // Scratch: moments per split, then mean and 1/deviation per statistic.
   constexpr int64_t scratch_values() const { return stats * (3 * splits() + 2); }
-};
-
-template <class C>
-struct Moments {
-  using Value = Moments;
-  C n, mean, m2;
-  STITCH_DEVICE static Moments identity() { return {C(0), C(0), C(0)}; }
-  STITCH_DEVICE static Moments combine(Moments a, Moments b) {
-    if (b.n == 0) return a;
-    if (a.n == 0) return b;
-    const C n = a.n + b.n, delta = b.mean - a.mean, share = b.n / n;
-    return {n, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.n * share};
-  }
 };
 
 namespace detail {

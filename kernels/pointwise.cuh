@@ -172,9 +172,27 @@ STITCH_DEVICE T abs(T x) {
 template <class T>
 STITCH_DEVICE T sign(T x) { return static_cast<T>((T(0) < x) - (x < T(0))); }
 template <class T>
-STITCH_DEVICE T maximum(T a, T b) { return is_nan(a) || a > b ? a : b; }  // a NaN b is returned because a > b is false
+STITCH_DEVICE T maximum(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {  // one instruction, where fmaxf would drop the NaN
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+  }
+#endif
+  return is_nan(a) || a > b ? a : b;  // a NaN b is returned because a > b is false
+}
 template <class T>
-STITCH_DEVICE T minimum(T a, T b) { return is_nan(a) || a < b ? a : b; }
+STITCH_DEVICE T minimum(T a, T b) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+  }
+#endif
+  return is_nan(a) || a < b ? a : b;
+}
 template <class T>
 STITCH_DEVICE T clamp(T x, T low, T high) { return minimum(maximum(x, low), high); }
 template <class T>
@@ -206,6 +224,8 @@ STITCH_DEVICE T shift_right(T a, T b) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Elementary functions of float and double
 
+template <class T>
+STITCH_DEVICE T square(T x) { return x * x; }
 template <class T>
 STITCH_DEVICE T reciprocal(T x) { return T(1) / x; }
 STITCH_DEVICE double rsqrt(double x) { return 1.0 / ::sqrt(x); }
@@ -300,7 +320,7 @@ STITCH_DEVICE void log_sum_step(T& top, T& sum, T x) {
   top = m;
 }
 template <class T>
-STITCH_DEVICE T log_sum(T top, T sum) { return sum == T(0) ? -T(INFINITY) : top + log(sum); }
+STITCH_DEVICE T log_sum(T top, T sum) { return is_inf(top) ? top : top + log(sum); }
 // acc / sum is the average of the values weighted by exp(score).
 template <class T>
 STITCH_DEVICE void softmax_step(T& top, T& sum, T& acc, T score, T value) {

@@ -6,6 +6,7 @@ namespace stitch::code {
 
 const std::vector<Skill>& skills() {
   static const std::vector<Skill> list = {
+      transpose_skill(),
       pointwise_skill(),
       norm_skill(),
       softmax_columns_skill(),

@@ -1,5 +1,6 @@
 // Random graphs, planned and coded, against the interpreter. A failure prints the seed; STITCH_FUZZ_SEEDS=from:to runs more.
 #include <cstdlib>
+#include <map>
 #include <random>
 
 #include "ir/builder.h"
@@ -22,6 +23,10 @@ class RandomGraph {
   explicit RandomGraph(uint64_t seed) : random_(seed) {
     for (int i = 0; i < 3; ++i) values_.push_back(b_.input("in" + std::to_string(i), {DType::f32, shape()}));
     values_.push_back(b_.weight("w", {DType::f32, {dim()}}));
+    for (const int64_t n : {2, 3, 4, 5, 8, 12, 16, 33}) {
+      matrices_[n] = b_.weight(fmt::format("matrix{}", n), {DType::f32, {pick(1, 9), n}});
+      biases_[n] = b_.weight(fmt::format("bias{}", n), {DType::f32, {shape_of(matrices_[n])[0]}});
+    }
     for (int step = 0; step < 28; ++step) grow();
     std::vector<bool> read(b_.graph().nodes.size(), false);
     for (const ir::Node& n : b_.graph().nodes)
@@ -206,9 +211,9 @@ class RandomGraph {
       const ValueRef t = b_.op("permute", {{"x", chance(2) ? b_.op("sin", {{"x", x}}) : x}, {"dims", dims}});
       return keep(squashed(b_.op("matmul", {{"a", x}, {"b", t}})));
     }
-    const ValueRef w = b_.weight(fmt::format("matrix{}", weights_), {DType::f32, {pick(1, 9), s.back()}}), bias = b_.weight(fmt::format("bias{}", weights_), {DType::f32, {shape_of(w)[0]}});
-    ++weights_;
-    keep(b_.op("gelu", {{"x", b_.op("linear", {{"x", x}, {"weight", w}, {"bias", bias}})}}));
+    const auto w = matrices_.find(s.back());
+    if (w == matrices_.end()) return;
+    keep(b_.op("gelu", {{"x", b_.op("linear", {{"x", x}, {"weight", w->second}, {"bias", biases_.at(s.back())}})}}));
   }
 
   void other() {
@@ -245,7 +250,7 @@ class RandomGraph {
   std::mt19937_64 random_;
   GraphBuilder b_;
   std::vector<ValueRef> values_;
-  int weights_ = 0;
+  std::map<int64_t, ValueRef> matrices_, biases_;  // by the width of what they multiply
 };
 
 TEST(GeneratedProgram, RandomGraphsAgreeWithTheInterpreter) {

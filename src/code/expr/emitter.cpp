@@ -26,10 +26,11 @@ Emitter::Emitter(const ir::Graph& graph, IndexSpace& space, bool wide) : graph_(
 // ---------------------------------------------------------------------------------------------------------------------
 // Scopes and names
 
-void Emitter::open(const std::string& header, bool conditional) {
+void Emitter::open(const std::string& header, bool conditional, std::string_view pragma) {
   scopes_.emplace_back();
   scopes_.back().conditional = conditional;
-  scopes_.back().body = padding(depth() - 1) + header + " {\n";
+  if (!pragma.empty()) scopes_.back().body = fmt::format("#pragma {}\n", pragma);
+  scopes_.back().body += padding(depth() - 1) + header + (header.empty() ? "{\n" : " {\n");
 }
 
 void Emitter::close(std::string_view trailer) {
@@ -284,6 +285,9 @@ Val Emitter::load(ValueRef v, const Coords& coords) {
   used_.insert(v);
   const Index address = space_.ravel(coords, type.shape);
   const bool widened = type.dtype == DType::f16 || type.dtype == DType::bf16;
+  if (load_hook_)
+    if (const auto known = load_hook_(v, address))
+      return define("v", type.dtype, widened ? fmt::format("widen({})", *known) : *known, std::max(depth(address), innermost_conditional()));
   if (width_ > 1 && depth(address) >= depth(lane_) && space_.depends_on(address, lane_)) {
     const Index base = space_.sub(address, lane_);
     bool aligned = base.constant % width_ == 0 && !space_.depends_on(base, lane_) && innermost_conditional() < depth(lane_);

@@ -44,6 +44,9 @@ class Emitter {
   // Asked before anything else about every value of an allowed node; used for values that a skill computes itself.
   using Hook = std::function<std::optional<Val>(ir::ValueRef, const Coords&)>;
   void set_hook(Hook hook) { hook_ = std::move(hook); }
+  // Asked at every load, with the element's address: text to use in place of pointer[address] (of the stored type).
+  using LoadHook = std::function<std::optional<std::string>(ir::ValueRef, const Index& address)>;
+  void set_load_hook(LoadHook hook) { load_hook_ = std::move(hook); }
   // Loads at base + lane are done for `width` lanes at once where base is a multiple of width.
   void set_lanes(const Index& lane, int width);
   void clear_lanes() { width_ = 1; }
@@ -71,7 +74,8 @@ class Emitter {
 
   // --- scopes -------------------------------------------------------------------------------------------------------
   int depth() const { return static_cast<int>(scopes_.size()) - 1; }
-  void open(const std::string& header, bool conditional);  // "for (...)" or "if (...)"; braces are added
+  // "for (...)" or "if (...)"; braces are added. A pragma stays right in front of its loop, whatever is hoisted before it.
+  void open(const std::string& header, bool conditional, std::string_view pragma = {});
   void close(std::string_view trailer = {});               // text after "}" on the same line
   void declare(const Index& variable);                     // it exists from the current scope on
   void line(std::string_view text);                        // in the current scope
@@ -118,6 +122,7 @@ class Emitter {
   std::set<ir::ValueRef> used_;
   std::set<int32_t> nodes_;
   Hook hook_;
+  LoadHook load_hook_;
   Index lane_;
   int width_ = 1;
   std::vector<Scope> scopes_;

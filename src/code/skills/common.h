@@ -19,6 +19,7 @@ class KernelParams {
   void add(std::string declaration, std::string argument) { items_.emplace_back(std::move(declaration), std::move(argument)); }
   void input(const TaskContext&, ir::ValueRef);
   void output(const TaskContext&, ir::ValueRef);
+  void append(const KernelParams& more) { items_.insert(items_.end(), more.items_.begin(), more.items_.end()); }
   std::string declarations() const;  // "const float* __restrict__ x, float* __restrict__ out"
   std::string arguments() const;     // "x, out"
 

@@ -43,8 +43,7 @@ struct Attempt {
     const Index base = e.space().scale(chunk, width);
     for (ir::ValueRef v : outputs)
       e.line(fmt::format("Vec<{}, {}> {}_vec;", cpp_type(context.graph.type_of(v).dtype), width, context.parameter(v)));
-    e.line("#pragma unroll");
-    e.open(fmt::format("for (int k = 0; k < {}; ++k)", width), false);
+    e.open(fmt::format("for (int k = 0; k < {}; ++k)", width), false, "unroll");
     e.declare(lane);
     e.set_lanes(lane, width);
     elements_at(e, e.space().add(base, lane), [&](ir::ValueRef v) { return context.parameter(v) + "_vec[k]"; });

@@ -1,362 +1,494 @@
-// Reductions, softmax and norms with their pointwise neighbours: one block per row. Each statistic is one cooperative pass over the row
-// (a row that fits the cache is read from memory once), then the results are computed element by element.
+// Reductions, softmax and norms with their pointwise neighbours. What is computed is in rows.h; here is how: the layout that fits the
+// shape, and the kernels. Rows that are contiguous are shared by a group of threads (a few lanes, a warp, a block) and stay in
+// registers when they fit; where the innermost dim is kept, neighbouring threads take neighbouring rows. When there are too few rows to
+// fill the device, several blocks share a row: one kernel per stage leaves partial results in scratch, the next one combines them.
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <map>
-#include <optional>
+#include <set>
 
 #include "code/skills/common.h"
+#include "code/skills/rows.h"
 #include "code/skills/skills.h"
 #include "ir/ops.h"
-#include "plan/fusion.h"
 
 namespace stitch::code {
 namespace {
 
-using ir::Node;
-using ir::OpClass;
 using ir::ValueRef;
 
-bool is_anchor(const Node& n) {
-  switch (n.op->cls) {
-    case OpClass::reduction:
-    case OpClass::arg_reduction:
-    case OpClass::row: return true;
-    case OpClass::norm: return n.op->name != "batch_norm";
-    default: return false;
-  }
-}
+constexpr int64_t kProcessors = 132;        // multiprocessors to fill
+constexpr int kValueBytes = 24;             // the largest value that is exchanged: moments in double
+constexpr int kColumns = 32, kParts = 8;    // columns form: a warp of rows, eight shares of each
 
-// What one block works on: row r of `outer`, elements j of `inner`. In trailing form element (r, j) is the linear index r * inner + j of
-// every full-size tensor; otherwise `dims` of the anchor's operand are reduced.
-struct Rows {
-  int64_t outer = 0, inner = 0;
-  bool trailing = true;
-  ir::IntList dims;
+struct Layout {
+  bool columns = false;
+  int group = 1;       // threads that share a row; in columns form kParts
+  int block = 256;
+  int width = 1;       // neighbouring elements per access
+  int items = 0;       // accesses per thread whose elements stay in registers; 0: the row is read again in every stage
+  int64_t splits = 1;  // blocks that share a row
+  int64_t share = 0;   // accesses per split
+  int64_t results_share = 0;  // of the kernel that writes one value per element: smaller shares keep more memory accesses in flight
+  bool together() const { return !columns && group > 32; }  // one row per block
 };
 
-std::vector<int32_t> anchors_of(const TaskContext& c) {
-  std::vector<int32_t> out;
-  for (int32_t n : c.task.nodes)
-    if (!is_inline(c.graph.nodes[static_cast<size_t>(n)])) out.push_back(n);
-  return out;
+int power_of_two_at_least(int64_t n) {
+  int p = 1;
+  while (p < n && p < 1024) p *= 2;
+  return p;
 }
 
-ir::IntList reduced_dims(const TaskContext& c, const Node& n) {
-  const auto rank = static_cast<int64_t>(c.graph.type_of(n.value("x")).shape.size());
-  ir::IntList dims;
-  if (n.op->cls == OpClass::reduction) dims = n.integers("dims");
-  else if (n.has_arg("dim") && rank > 0) dims = {n.integer("dim")};
-  if (dims.empty())
-    for (int64_t d = 0; d < rank; ++d) dims.push_back(d);
-  return dims;
-}
-
-bool outputs_fit(const TaskContext& c, std::initializer_list<int64_t> sizes) {
-  return std::all_of(c.task.outputs.begin(), c.task.outputs.end(), [&](ValueRef v) {
-    return std::find(sizes.begin(), sizes.end(), ir::numel(c.graph.type_of(v).shape)) != sizes.end();
-  });
-}
-
-std::optional<Rows> rows_of(const TaskContext& c) {
-  const std::vector<int32_t> anchors = anchors_of(c);
-  if (anchors.empty()) return std::nullopt;
-  for (int32_t a : anchors)
-    if (!is_anchor(c.graph.nodes[static_cast<size_t>(a)])) return std::nullopt;
-  const Node& first = c.graph.nodes[static_cast<size_t>(anchors.front())];
-  const plan::RowShape row = plan::row_shape(c.graph, first);
-  const bool same = std::all_of(anchors.begin(), anchors.end(), [&](int32_t a) { return plan::row_shape(c.graph, c.graph.nodes[static_cast<size_t>(a)]) == row; });
-  if (row.inner > 0 && same && outputs_fit(c, {row.outer, row.outer * row.inner})) return Rows{row.outer, row.inner, true, {}};
-  if (anchors.size() != 1 || first.op->cls == OpClass::norm) return std::nullopt;
-  const ir::Shape& x = c.graph.type_of(first.value("x")).shape;
-  Rows rows{1, 1, false, reduced_dims(c, first)};
-  for (size_t d = 0; d < x.size(); ++d)
-    (std::find(rows.dims.begin(), rows.dims.end(), static_cast<int64_t>(d)) != rows.dims.end() ? rows.inner : rows.outer) *= x[d];
-  if (rows.inner == 0) return std::nullopt;
-  const bool full = first.op->cls == OpClass::row;
-  if (full ? c.task.nodes.size() != 1 : !outputs_fit(c, {rows.outer})) return std::nullopt;
-  return rows;
-}
-
-// Accumulation type: wide for integers, compute type for floats.
-std::string accumulator(ir::DType t) { return ir::is_floating(t) ? std::string(compute_type(t)) : "int64_t"; }
-
-class RowKernel {
+class LayoutChoice {
  public:
-  RowKernel(const TaskContext& c, Rows rows) : c_(c), rows_(std::move(rows)), e_(c.graph, space_, needs_wide_index(c)) {}
+  LayoutChoice(const TaskContext& c, const RowProgram& p) : c_(c), p_(p), outer_(std::max<int64_t>(1, p.pattern.outer)), inner_(std::max<int64_t>(1, p.pattern.inner)) {
+    std::set<ValueRef> kept;
+    for (const auto& stage : p.stages)
+      for (const Statistic& s : stage) kept.insert(s.x);
+    values_ = static_cast<int>(kept.size());
+  }
 
-  Result<TaskSource> write(std::string_view skill) {
-    set_up(e_, c_);
-    for (std::string_view name : {"r", "j", "words"}) e_.reserve(name);
-    e_.line("__shared__ double words[64];  // room for what the warps exchange");
-    e_.line(fmt::format("const {0} r = static_cast<{0}>(blockIdx.x);", e_.index_type()));
-    r_ = space_.variable("r", std::max<int64_t>(1, rows_.outer));
-    e_.declare(r_);
-    e_.set_hook([this](ValueRef v, const Coords& at) { return computed(v, at); });
-    for (int32_t a : anchors_of(c_)) statistics(a);
-    results();
-    if (e_.refused()) return fail(ErrorKind::unsupported, "{}", e_.refusal());
-    return finish(skill);
+  Layout choose(int widest) const {
+    const bool columns = !p_.pattern.reduces_last() && p_.pattern.dims.back().first >= 8;
+    return columns ? column_layout() : group_layout(widest);
+  }
+
+  // Largest access of 16 bytes at most that divides the contiguous part of a row.
+  int widest_access() const {
+    if (p_.pattern.dims.empty() || !p_.pattern.reduces_last()) return 1;
+    int64_t bytes = 2;
+    const int64_t elements = outer_ * inner_;
+    const auto take = [&](ValueRef v) {
+      const ir::TensorType& t = c_.graph.type_of(v);
+      if (ir::numel(t.shape) * 2 >= elements) bytes = std::max(bytes, ir::size_of(t.dtype));
+    };
+    for (ValueRef v : c_.task.inputs) take(v);
+    for (ValueRef v : c_.task.outputs) take(v);
+    int width = static_cast<int>(16 / bytes);
+    while (width > 1 && p_.pattern.dims.back().first % width != 0) width /= 2;
+    return width;
   }
 
  private:
-  const Node& node(int32_t n) const { return c_.graph.nodes[static_cast<size_t>(n)]; }
+  int register_limit(int group) const { return (group >= 1024 ? 16 : 32) / values_; }
 
-  // Coordinates of element j of the row in the anchor's operand.
-  Coords element(const ir::Shape& shape, const Index& j) {
-    if (rows_.trailing) return space_.unravel(space_.add(space_.scale(r_, rows_.inner), j), shape);
-    ir::Shape kept, reduced;
-    for (size_t d = 0; d < shape.size(); ++d) (is_reduced(d) ? reduced : kept).push_back(shape[d]);
-    const Coords k = space_.unravel(r_, kept), m = space_.unravel(j, reduced);
-    Coords out;
-    size_t ik = 0, im = 0;
-    for (size_t d = 0; d < shape.size(); ++d) out.push_back(is_reduced(d) ? m[im++] : k[ik++]);
-    return out;
-  }
-  bool is_reduced(size_t d) const { return std::find(rows_.dims.begin(), rows_.dims.end(), static_cast<int64_t>(d)) != rows_.dims.end(); }
-
-  // One pass over the row: `term` turns an element into what is accumulated. Returns the statistic, known to every thread.
-  template <class Term>
-  Val pass(const std::string& operation, const std::string& type, ir::DType dtype, const std::string& comment, ValueRef x, Term&& term) {
-    const std::string acc = e_.fresh("acc"), j = e_.fresh("j");
-    e_.line(fmt::format("{} {} = {}::identity();  // {}", type, acc, operation, comment));
-    e_.open(fmt::format("for ({0} {1} = static_cast<{0}>(threadIdx.x); {1} < {2}; {1} += static_cast<{0}>(blockDim.x))", e_.index_type(), j, rows_.inner), false);
-    const Index index = space_.variable(j, rows_.inner);
-    e_.declare(index);
-    const Val v = e_.value(x, element(c_.graph.type_of(x).shape, index));
-    e_.line(fmt::format("{0} = {1}::combine({0}, {2});", acc, operation, term(v.text, j)));
-    e_.close();
-    const std::string name = e_.fresh("s");
-    e_.line(fmt::format("const {0} {1} = block_reduce<{2}>({3}, reinterpret_cast<{0}*>(words));", type, name, operation, acc));
-    return Val{name, dtype, e_.depth()};
-  }
-  Val sum(ValueRef x, const std::string& comment, const std::function<std::string(const std::string&)>& term) {
-    const ir::DType t = c_.graph.type_of(x).dtype;
-    const std::string type = accumulator(t);
-    return pass(fmt::format("Sum<{}>", type), type, t, comment, x, [&](const std::string& v, const std::string&) { return fmt::format("static_cast<{}>({})", type, term(v)); });
-  }
-  Val extreme(ValueRef x, bool largest, const std::string& comment, const std::function<std::string(const std::string&)>& term = {}) {
-    const ir::DType t = c_.graph.type_of(x).dtype;
-    const std::string type = accumulator(t);
-    return pass(fmt::format("{}<{}>", largest ? "Maximum" : "Minimum", type), type, t, comment, x,
-                [&](const std::string& v, const std::string&) { return fmt::format("static_cast<{}>({})", type, term ? term(v) : v); });
-  }
-
-  void statistics(int32_t a) {
-    const Node& n = node(a);
-    const std::string what = label(c_.graph, a);
-    switch (n.op->cls) {
-      case OpClass::reduction: scalars_[{a, 0}] = reduction(n, what); break;
-      case OpClass::arg_reduction: arg_reduction(a, n, what); break;
-      case OpClass::row: softmax(a, n, what); break;
-      default: norm(a, n, what); break;
+  Layout group_layout(int width) const {
+    Layout l;
+    l.width = width;
+    const int64_t accesses = inner_ / width;
+    const auto per_thread = [&](int group) { return ceil_div(accesses, group); };
+    // A few accesses in flight per thread hide memory latency; more threads per row when rows alone do not fill the device.
+    const int64_t wanted = p_.one_pass() ? 8 : std::max(1, 16 / width);
+    while (l.group < 1024 && per_thread(l.group) > wanted) l.group *= 2;
+    while (l.group < 1024 && l.group < power_of_two_at_least(accesses) && outer_ * l.group < kProcessors * 1024) l.group *= 2;
+    if (!p_.one_pass()) {
+      while (l.group < 512 && per_thread(l.group) * width > register_limit(l.group)) l.group *= 2;
+      if (per_thread(l.group) * width > register_limit(l.group) && l.group < 1024 && per_thread(1024) * width <= register_limit(1024)) l.group = 1024;
+      if (per_thread(l.group) * width <= register_limit(l.group)) l.items = static_cast<int>(per_thread(l.group));
     }
-  }
-
-  Val named(ir::DType type, const std::string& text, const std::string& comment) { return e_.define("s", type, text, e_.depth(), comment); }
-
-  Val reduction(const Node& n, const std::string& what) {
-    const ValueRef x = n.value("x");
-    const std::string_view op = n.op->name;
-    const ir::DType t = n.type().dtype;
-    const std::string type(compute_type(t));
-    const auto same = [](const std::string& v) { return v; };
-    if (op == "sum") return cast(sum(x, what, same), t);
-    if (op == "mean") return named(t, fmt::format("{} / static_cast<{}>({})", sum(x, what, same).text, type, rows_.inner), what);
-    if (op == "prod") {
-      const std::string acc = accumulator(c_.graph.type_of(x).dtype);
-      return cast(pass(fmt::format("Product<{}>", acc), acc, t, what, x, [&](const std::string& v, const std::string&) { return fmt::format("static_cast<{}>({})", acc, v); }), t);
+    l.block = l.group <= 32 ? 256 : l.group;
+    // One block per row leaves most of the device idle: share rows among blocks.
+    if (outer_ < kProcessors && inner_ >= 16384 && outer_ * inner_ >= 1 << 18) {
+      const int64_t splits = std::min(ceil_div(8 * kProcessors, outer_), ceil_div(accesses, 256 * 4));
+      if (splits > 1) share(l, splits, accesses);
     }
-    if (op == "amax" || op == "amin") return cast(extreme(x, op == "amax", what), t);
-    if (op == "any" || op == "all") {
-      const Val v = pass(fmt::format("{}<int>", op == "any" ? "Maximum" : "Minimum"), "int", ir::DType::i32, what, x, [](const std::string& v, const std::string&) { return fmt::format("(({}) != 0 ? 1 : 0)", v); });
-      // The empty row: no element of any() is true, all of all() are.
-      return named(ir::DType::b8, fmt::format("{} > 0", v.text), what);
+    return l;
+  }
+  static void share(Layout& l, int64_t splits, int64_t accesses) {
+    if (!l.columns) l.group = l.block = 256;
+    l.items = 0;
+    l.share = ceil_div(accesses, splits);
+    l.splits = ceil_div(accesses, l.share);
+    l.results_share = std::min(l.share, int64_t{8} * l.group);
+  }
+
+  Layout column_layout() const {
+    Layout l;
+    l.columns = true;
+    l.group = kParts;
+    const int64_t blocks = ceil_div(outer_, kColumns), per_thread = ceil_div(inner_, kParts);
+    if (!p_.one_pass() && per_thread <= register_limit(256)) l.items = static_cast<int>(per_thread);
+    const int64_t enough = (p_.one_pass() ? 8 : 1) * kProcessors;  // more stages, more launches: then only where it is needed
+    if (blocks < enough && inner_ >= 64 && outer_ * inner_ >= 1 << 16) {
+      const int64_t splits = std::min(ceil_div(8 * kProcessors, blocks), ceil_div(inner_, 32));
+      if (splits > 1) share(l, splits, inner_);
     }
-    if (op == "logsumexp") return log_sum_exp(x, what);
-    if (op == "vector_norm") return vector_norm(n, x, type, what);
-    const Val variance_sum = squares_about_mean(x, what);
-    const double divisor = std::max(0.0, static_cast<double>(rows_.inner) - n.number("correction"));
-    const std::string variance = fmt::format("{} / {}", variance_sum.text, float_literal(divisor, t));
-    return named(t, op == "std" ? fmt::format("sqrt({})", variance) : variance, what);
-  }
-
-  Val cast(const Val& v, ir::DType t) { return named(t, fmt::format("static_cast<{}>({})", compute_type(t), v.text), ""); }
-
-  Val mean_of(ValueRef x, const std::string& what) {
-    const ir::DType t = c_.graph.type_of(x).dtype;
-    const Val s = sum(x, what + ": mean", [](const std::string& v) { return v; });
-    return named(t, fmt::format("{} / static_cast<{}>({})", s.text, compute_type(t), rows_.inner), "mean");
-  }
-  Val squares_about_mean(ValueRef x, const std::string& what) {
-    const Val mean = mean_of(x, what);
-    return sum(x, what + ": squared distances from the mean", [&](const std::string& v) { return fmt::format("({0} - {1}) * ({0} - {1})", v, mean.text); });
-  }
-
-  Val log_sum_exp(ValueRef x, const std::string& what) {
-    const ir::DType t = c_.graph.type_of(x).dtype;
-    const Val m = extreme(x, true, what + ": maximum");
-    // An infinite maximum would give inf - inf.
-    const Val shift = named(t, fmt::format("isinf({0}) ? static_cast<{1}>(0) : {0}", m.text, compute_type(t)), "");
-    const Val s = sum(x, what + ": sum of exponentials", [&](const std::string& v) { return fmt::format("exp({} - {})", v, shift.text); });
-    return named(t, fmt::format("{} + log({})", shift.text, s.text), what);
-  }
-
-  Val vector_norm(const Node& n, ValueRef x, const std::string& type, const std::string& what) {
-    const double p = n.number("ord");
-    const ir::DType t = n.type().dtype;
-    const auto magnitude = [](const std::string& v) { return fmt::format("fabs({})", v); };
-    if (std::isinf(p)) return cast(extreme(x, p > 0, what, magnitude), t);
-    const std::string power = float_literal(p, t);
-    const Val s = sum(x, what, [&](const std::string& v) {
-      if (p == 0) return fmt::format("({} != 0 ? static_cast<{}>(1) : static_cast<{}>(0))", v, type, type);
-      if (p == 1) return magnitude(v);
-      if (p == 2) return fmt::format("{0} * {0}", v);
-      return fmt::format("pow({}, {})", magnitude(v), power);
-    });
-    if (p == 0 || p == 1) return s;
-    return named(t, p == 2 ? fmt::format("sqrt({})", s.text) : fmt::format("pow({}, {})", s.text, float_literal(1 / p, t)), what);
-  }
-
-  void arg_reduction(int32_t a, const Node& n, const std::string& what) {
-    const ValueRef x = n.value("x");
-    const ir::DType t = c_.graph.type_of(x).dtype;
-    const bool largest = n.op->name == "argmax" || n.op->name == "max_dim";
-    const std::string type = accumulator(t), placed = fmt::format("Placed<{}>", type);
-    const Val s = pass(fmt::format("ArgExtreme<{}, {}>", type, largest), placed, t, what, x,
-                       [&](const std::string& v, const std::string& j) { return fmt::format("{}{{static_cast<{}>({}), {}}}", placed, type, v, j); });
-    const Val index = e_.define("s", ir::DType::i64, s.text + ".index", e_.depth(), "index");
-    if (n.types.size() == 2 || n.op->max_results == 2) {
-      scalars_[{a, 0}] = e_.define("s", t, fmt::format("static_cast<{}>({}.value)", compute_type(t), s.text), e_.depth(), "value");
-      scalars_[{a, 1}] = index;
-    } else {
-      scalars_[{a, 0}] = index;
-    }
-  }
-
-  void softmax(int32_t a, const Node& n, const std::string& what) {
-    const ValueRef x = n.value("x");
-    const ir::DType t = n.type().dtype;
-    const Val m = extreme(x, true, what + ": maximum");
-    const Val s = sum(x, what + ": sum of exponentials", [&](const std::string& v) { return fmt::format("exp({} - {})", v, m.text); });
-    const bool log = n.op->name == "log_softmax";
-    const Val scale = named(t, log ? fmt::format("log({})", s.text) : fmt::format("static_cast<{}>(1) / {}", compute_type(t), s.text), "");
-    full_[{a, 0}] = [this, x, m, scale, log, t, what](const Coords& at) {
-      const Val v = e_.value(x, at);
-      const std::string text = log ? fmt::format("{} - {} - {}", v.text, m.text, scale.text) : fmt::format("exp({} - {}) * {}", v.text, m.text, scale.text);
-      return e_.define("v", t, text, v.depth, what);
-    };
-  }
-
-  void norm(int32_t a, const Node& n, const std::string& what) {
-    const ValueRef x = n.value("x");
-    const ir::DType t = n.type().dtype;
-    const std::string type(compute_type(t));
-    const bool rms = n.op->name == "rms_norm";
-    const std::string eps = float_literal(n.number("eps"), t);
-    const Val mean = rms ? Val{} : mean_of(x, what);
-    const Val square = sum(x, what + (rms ? ": squares" : ": squared distances from the mean"),
-                           [&](const std::string& v) { return rms ? fmt::format("{0} * {0}", v) : fmt::format("({0} - {1}) * ({0} - {1})", v, mean.text); });
-    const Val scale = named(t, fmt::format("static_cast<{0}>(1) / sqrt({1} / static_cast<{0}>({2}) + {3})", type, square.text, rows_.inner, eps), "1 / standard deviation");
-    full_[{a, 0}] = [this, &n, x, mean, scale, rms, t, what](const Coords& at) {
-      const Val v = e_.value(x, at);
-      std::string text = rms ? fmt::format("{} * {}", v.text, scale.text) : fmt::format("({} - {}) * {}", v.text, mean.text, scale.text);
-      int depth = v.depth;
-      const auto parameter = [&](std::string_view name) -> std::optional<Val> {
-        if (n.op->index_of(name) < 0 || !n.has_arg(name)) return std::nullopt;
-        const ValueRef p = n.value(name);
-        const size_t rank = c_.graph.type_of(p).shape.size();
-        const Coords where = n.op->name == "group_norm" ? Coords{at[1]} : Coords(at.end() - static_cast<std::ptrdiff_t>(rank), at.end());
-        const Val value = e_.convert(e_.value(p, where), t);
-        depth = std::max(depth, value.depth);
-        return value;
-      };
-      if (const auto w = parameter("weight")) text = fmt::format("{} * {}", text, w->text);
-      if (const auto b = parameter("bias")) text = fmt::format("{} + {}", text, b->text);
-      return e_.define("v", t, text, depth, what);
-    };
-  }
-
-  // Values of the anchors, wherever other nodes read them. Only this block's row is known.
-  std::optional<Val> computed(ValueRef v, const Coords& at) {
-    const ir::Shape& shape = c_.graph.type_of(v).shape;
-    if (const auto it = scalars_.find(v); it != scalars_.end()) {
-      if (rows_.outer > 1 && space_.ravel(at, shape) != r_) e_.refuse(fmt::format("{} is read at another row", label(c_.graph, v.node)));
-      return it->second;
-    }
-    const auto it = full_.find(v);
-    if (it == full_.end()) return std::nullopt;
-    if (rows_.outer > 1 && row_at(at, shape) != r_) e_.refuse(fmt::format("{} is read at another row", label(c_.graph, v.node)));
-    return it->second(at);
-  }
-  Index row_at(const Coords& at, const ir::Shape& shape) {
-    if (rows_.trailing) return space_.div(space_.ravel(at, shape), rows_.inner);
-    Coords kept;
-    ir::Shape kept_shape;
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (!is_reduced(d)) {
-        kept.push_back(at[d]);
-        kept_shape.push_back(shape[d]);
-      }
-    return space_.ravel(kept, kept_shape);
-  }
-
-  void results() {
-    std::vector<ValueRef> full, single;
-    for (ValueRef v : c_.task.outputs) (ir::numel(c_.graph.type_of(v).shape) == rows_.outer && !full_.count(v) ? single : full).push_back(v);
-    if (!full.empty()) {
-      const std::string j = e_.fresh("j");
-      e_.open(fmt::format("for ({0} {1} = static_cast<{0}>(threadIdx.x); {1} < {2}; {1} += static_cast<{0}>(blockDim.x))", e_.index_type(), j, rows_.inner), false);
-      const Index index = space_.variable(j, rows_.inner);
-      e_.declare(index);
-      for (ValueRef v : full) {
-        const ir::TensorType& type = c_.graph.type_of(v);
-        const Coords at = element(type.shape, index);
-        const Val value = e_.value(v, at);
-        e_.line(fmt::format("{}[{}] = {};", c_.parameter(v), e_.text(space_.ravel(at, type.shape)), stored(e_, value, type.dtype)));
-      }
-      e_.close();
-    }
-    if (single.empty()) return;
-    e_.open("if (threadIdx.x == 0)", true);
-    for (ValueRef v : single) {
-      const ir::TensorType& type = c_.graph.type_of(v);
-      const Val value = e_.value(v, space_.unravel(r_, type.shape));
-      e_.line(fmt::format("{}[r] = {};", c_.parameter(v), stored(e_, value, type.dtype)));
-    }
-    e_.close();
-  }
-
-  Result<TaskSource> finish(std::string_view skill) {
-    KernelParams params;
-    for (ValueRef v : c_.task.inputs)
-      if (e_.used(v)) params.input(c_, v);
-    for (ValueRef v : c_.task.outputs) params.output(c_, v);
-    const int64_t threads = std::min<int64_t>(rows_.outer < 1024 ? 1024 : 256, (rows_.inner + 31) / 32 * 32);
-    const std::string name = c_.task.name + "_kernel";
-    TaskSource source;
-    source.skill = std::string(skill);
-    source.headers = {"reduce.cuh"};
-    source.kernels = fmt::format("// One block per row: {} rows of {} elements.\n__global__ void __launch_bounds__({}) {}({}) {{\n{}}}\n\n", rows_.outer, rows_.inner, threads, name,
-                                 params.declarations(), e_.body());
-    source.kernels += fmt::format("{}{} {{\n", task_comment(c_, skill), c_.signature());
-    if (rows_.outer > 0) source.kernels += fmt::format("  {}<<<{}, {}, 0, stream>>>({});\n  STITCH_CHECK_LAUNCH();\n", name, rows_.outer, threads, params.arguments());
-    source.kernels += "  return nullptr;\n}\n";
-    return source;
+    return l;
   }
 
   const TaskContext& c_;
-  Rows rows_;
-  IndexSpace space_;
-  Emitter e_;
-  Index r_;
-  std::map<ValueRef, Val> scalars_;                                 // one value per row
-  std::map<ValueRef, std::function<Val(const Coords&)>> full_;      // one value per element
+  const RowProgram& p_;
+  int64_t outer_, inner_;
+  int values_ = 1;
 };
 
-bool takes(const TaskContext& c) { return rows_of(c).has_value(); }
-Result<TaskSource> write(const TaskContext& c) { return RowKernel(c, *rows_of(c)).write("reduction"); }
+// Where a stage's partial results lie in scratch: one value per split and row.
+struct Partial {
+  std::string type;
+  size_t offset = 0;
+};
+
+class RowKernel {
+ public:
+  enum class Role { whole, stage, results };
+
+  // `stage`: the stage this kernel computes (Role::stage); results combines all.
+  RowKernel(const TaskContext& c, const RowProgram& p, const Layout& l, const std::vector<std::vector<Partial>>& partials, Role role, size_t stage)
+      : c_(c), p_(p), l_(l), partials_(partials), role_(role), stage_(stage), e_(c.graph, space_, needs_wide_index(c)), scope_{e_, p_.pattern, {}, {}, {}} {}
+
+  Result<KernelText> write(const std::string& name) {
+    set_up(e_, c_);
+    e_.set_hook([this](ValueRef v, const Coords& at) { return p_.known(scope_, c_.graph, v, at); });
+    preamble();
+    const size_t known = role_ == Role::whole ? 0 : role_ == Role::stage ? stage_ : p_.stages.size();
+    for (size_t s = 0; s < known; ++s) combine(s);
+    if (role_ == Role::whole)
+      for (size_t s = 0; s < p_.stages.size(); ++s) finish(s, accumulate(s));
+    if (role_ == Role::stage) leave_partials(accumulate(stage_));
+    if (role_ != Role::stage) {
+      store_elements();
+      store_rows();
+    }
+    if (e_.refused()) return fail(ErrorKind::unsupported, "{}", e_.refusal());
+    return text(name);
+  }
+  // Whether wide accesses were of use.
+  bool worthwhile() const { return e_.loads().scalar_elements * 8 <= p_.pattern.outer * p_.pattern.inner; }
+
+ private:
+  std::string_view type() const { return e_.index_type(); }
+  int64_t accesses() const { return p_.pattern.inner / l_.width; }
+  int64_t outer() const { return std::max<int64_t>(1, p_.pattern.outer); }
+  int rows_per_block() const { return l_.columns ? kColumns : l_.together() ? 1 : l_.block / l_.group; }
+  bool shared() const { return l_.splits > 1; }
+  int64_t share() const { return role_ == Role::results && !p_.full.empty() ? l_.results_share : l_.share; }
+  bool ragged() const { return outer() % rows_per_block() != 0; }  // the last block has threads without a row
+  std::string cast_int(const std::string& what) const { return fmt::format("static_cast<{}>({})", type(), what); }
+
+  // r: this thread's row; t: its place among the threads of the row.
+  void preamble() {
+    for (std::string_view name : {"r", "t", "q", "k", "n", "words", "slot", "first", "last"}) e_.reserve(name);
+    const bool exchange = l_.columns || l_.together();
+    if (exchange) e_.line(fmt::format("__shared__ double words[{}];  // what the warps exchange", (l_.columns ? 256 : 32) * kValueBytes / 8));
+    const std::string block = cast_int(shared() ? "blockIdx.y" : "blockIdx.x"), thread = cast_int("threadIdx.x");
+    const std::string lane = l_.columns ? fmt::format("{} % {}", thread, kColumns) : thread;
+    if (l_.columns) e_.line(fmt::format("const {} t = {} / {};  // this warp's share of the rows' elements", type(), thread, kColumns));
+    else if (l_.together()) e_.line(fmt::format("const {} t = {};", type(), thread));
+    else e_.line(fmt::format("const {} t = {} % {};  // lane in the group that has the row", type(), thread, l_.group));
+    std::string row = block;
+    if (l_.columns) row = fmt::format("{} * {} + {}", block, kColumns, lane);
+    else if (!l_.together()) row = fmt::format("{} * {} + {} / {}", block, rows_per_block(), thread, l_.group);
+    if (ragged()) {
+      // Threads beyond the last row work on it too, so that all of a warp take part in the exchange; they store nothing.
+      e_.line(fmt::format("const {} slot = {};", type(), row));
+      e_.line(fmt::format("const bool active = slot < {};", outer()));
+      row = fmt::format("active ? slot : {}", outer() - 1);
+    }
+    if (outer() > 1) e_.line(fmt::format("const {} r = {};", type(), row));
+    if (shared()) {
+      e_.line(fmt::format("const {} first = {} * {};  // this block's share of the row", type(), cast_int("blockIdx.x"), share()));
+      e_.line(fmt::format("const {0} last = first + {1} < {2} ? first + {1} : {2};", type(), share(), accesses()));
+    }
+    scope_.row = space_.variable("r", outer());
+    e_.declare(scope_.row);
+    q_ = space_.variable("q", std::max<int64_t>(1, accesses()));
+    lane_ = space_.variable("k", l_.width);
+  }
+
+  // Loops over this thread's elements; `body` gets the position in the row. `before` and `after` run once per access.
+  template <class Before, class Body, class After>
+  void sweep(Before&& before, Body&& body, After&& after) {
+    if (accesses() == 0) return;
+    const int depth = e_.depth();
+    if (l_.items > 0) {
+      if (l_.items > 1) {
+        e_.open(fmt::format("for (int n = 0; n < {}; ++n)", l_.items), false, "unroll");
+        e_.line(fmt::format("const {} q = t + n * {};", type(), l_.group));
+      } else {
+        e_.open("", false);
+        e_.line(fmt::format("const {} q = t;", type()));
+      }
+      if (int64_t{l_.items} * l_.group > accesses()) e_.open(fmt::format("if (q < {})", accesses()), true);
+    } else {
+      const bool long_loop = accesses() >= 4 * l_.group;
+      e_.open(fmt::format("for ({} q = {}; q < {}; q += {})", type(), shared() ? "first + t" : "t", shared() ? "last" : std::to_string(accesses()), l_.group), false,
+              !long_loop ? "" : l_.width > 1 ? "unroll 4" : "unroll 8");
+    }
+    e_.declare(q_);
+    before();
+    if (l_.width > 1) {
+      e_.open(fmt::format("for (int k = 0; k < {}; ++k)", l_.width), false, "unroll");
+      e_.declare(lane_);
+      e_.set_lanes(lane_, l_.width);
+    }
+    const Index c = space_.add(space_.scale(q_, l_.width), lane_);
+    body(c);
+    if (l_.width > 1) {
+      e_.clear_lanes();
+      e_.close();
+    }
+    after();
+    while (e_.depth() > depth) e_.close();
+  }
+
+  std::string place() const { return (l_.items > 1 ? "[n]" : "") + std::string(l_.width > 1 ? "[k]" : ""); }
+  // Elements kept in registers by earlier sweeps are known here.
+  void recall_cached(const Index& c) {
+    for (const auto& [x, name] : cached_)
+      e_.remember(Emitter::key_of(x, scope_.element(c_.graph.type_of(x).shape, c)), Val{name + place(), c_.graph.type_of(x).dtype, e_.depth()});
+    for (const auto& [name, term] : kept_)
+      e_.remember("kept " + name + Emitter::key_of(term.first, scope_.element(c_.graph.type_of(term.first).shape, c)), Val{term.second.text + place(), term.second.type, e_.depth()});
+  }
+  // An array of this thread's elements of a row.
+  std::string declare_row(ir::DType type, const char* comment) {
+    const std::string name = e_.fresh("row");
+    e_.line(fmt::format("{} {}{}{};  // {}", compute_type(type), name, l_.items > 1 ? fmt::format("[{}]", l_.items) : "", l_.width > 1 ? fmt::format("[{}]", l_.width) : "", comment));
+    return name;
+  }
+
+  // One sweep for all statistics of a stage; returns their accumulators.
+  std::vector<std::string> accumulate(size_t stage) {
+    std::vector<std::string> acc;
+    std::vector<ValueRef> fresh;
+    for (const Statistic& s : p_.stages[stage]) {
+      acc.push_back(e_.fresh("acc"));
+      e_.line(fmt::format("{} {} = {}::identity();  // {}", s.type, acc.back(), s.operation, s.comment));
+      if (l_.items > 0 && p_.read_later(c_.graph, s.x, stage) && !cached_.count(s.x) && std::find(fresh.begin(), fresh.end(), s.x) == fresh.end()) fresh.push_back(s.x);
+    }
+    std::map<ValueRef, std::string> keep;
+    for (const ValueRef x : fresh) keep[x] = declare_row(c_.graph.type_of(x).dtype, "the row, in registers");
+    std::map<std::string, std::string> terms;
+    for (const Statistic& s : p_.stages[stage])
+      if (!s.keep.empty() && l_.items > 0 && !p_.full.empty()) terms[s.keep] = declare_row(s.dtype, "its terms");
+    const auto together = [&](const Statistic& s) { return s.joins == Statistic::Joins::added_together; };
+    std::vector<std::string> access(acc.size());  // terms of one access
+    sweep(
+        [&] {
+          for (size_t i = 0; i < acc.size(); ++i) {
+            if (!together(p_.stages[stage][i])) continue;
+            access[i] = e_.fresh("part");
+            e_.line(fmt::format("{} {}[{}];", compute_type(p_.stages[stage][i].dtype), access[i], l_.width));
+          }
+        },
+        [&](const Index& c) {
+          recall_cached(c);
+          for (size_t i = 0; i < acc.size(); ++i) {
+            const Statistic& s = p_.stages[stage][i];
+            const Val v = e_.value(s.x, scope_.element(c_.graph.type_of(s.x).shape, c));
+            if (const auto it = keep.find(s.x); it != keep.end() && !cached_.count(s.x)) {
+              e_.line(fmt::format("{}{} = {};", it->second, place(), v.text));
+              cached_[s.x] = it->second;
+            }
+            std::string term = s.term(scope_, e_.convert(v, s.dtype).text, e_.text(c));
+            if (const auto it = terms.find(s.keep); it != terms.end()) {
+              e_.line(fmt::format("{}{} = {};", it->second, place(), term));
+              term = it->second + place();
+            }
+            if (together(s)) e_.line(fmt::format("{}[{}] = {};", access[i], l_.width > 1 ? "k" : "0", term));
+            else if (s.joins == Statistic::Joins::added) e_.line(fmt::format("{}.add({});", acc[i], term));
+            else e_.line(fmt::format("{0} = {1}::combine({0}, {2});", acc[i], s.operation, term));
+          }
+        },
+        [&] {
+          for (size_t i = 0; i < acc.size(); ++i)
+            if (together(p_.stages[stage][i])) e_.line(fmt::format("{}.add({});", acc[i], access[i]));
+        });
+    for (const Statistic& s : p_.stages[stage])
+      if (const auto it = terms.find(s.keep); it != terms.end()) kept_[s.keep] = {s.x, Val{it->second, s.dtype, 0}};
+    for (size_t i = 0; i < acc.size(); ++i) acc[i] = exchanged(p_.stages[stage][i], acc[i]);
+    return acc;
+  }
+
+  // Combination over the threads of the row, known to all of them.
+  std::string exchanged(const Statistic& s, const std::string& acc) {
+    if (!l_.columns && l_.group == 1) return acc;
+    const std::string name = e_.fresh("all");
+    std::string text;
+    if (l_.columns) text = fmt::format("column_reduce<{}, {}>({}, reinterpret_cast<{}*>(words))", s.operation, kParts, acc, s.type);
+    else if (l_.together()) text = fmt::format("block_reduce<{}>({}, reinterpret_cast<{}*>(words))", s.operation, acc, s.type);
+    else text = fmt::format("warp_reduce<{}, {}>({})", s.operation, l_.group, acc);
+    e_.line(fmt::format("const {} {} = {};", s.type, name, text));
+    return name;
+  }
+
+  void finish(size_t stage, const std::vector<std::string>& totals) {
+    for (size_t i = 0; i < totals.size(); ++i) {
+      const Statistic& s = p_.stages[stage][i];
+      s.finish(scope_, Val{totals[i], s.dtype, e_.depth()});
+    }
+  }
+
+  std::string partial_pointer(size_t stage, size_t i) {
+    const Partial& p = partials_[stage][i];
+    const std::string name = fmt::format("partial{}_{}", stage, i);
+    scratch_params_.add(fmt::format("{}{}* __restrict__ {}", role_ == Role::stage && stage == stage_ ? "" : "const ", p.type, name),
+                        fmt::format("reinterpret_cast<{}*>(static_cast<char*>(scratch) + {})", p.type, p.offset));
+    return name;
+  }
+  std::string row_text() { return outer() > 1 ? "r" : "0"; }
+
+  void leave_partials(const std::vector<std::string>& totals) {
+    e_.open(ragged() ? "if (t == 0 && active)" : "if (t == 0)", true);
+    for (size_t i = 0; i < totals.size(); ++i)
+      e_.line(fmt::format("{}[{} * {} + {}] = {};", partial_pointer(stage_, i), cast_int("blockIdx.x"), outer(), row_text(), totals[i]));
+    e_.close();
+  }
+  void combine(size_t stage) {
+    std::vector<std::string> totals;
+    for (size_t i = 0; i < p_.stages[stage].size(); ++i) {
+      const Statistic& s = p_.stages[stage][i];
+      const std::string acc = e_.fresh("acc"), pointer = partial_pointer(stage, i);
+      e_.line(fmt::format("{} {} = {}::identity();  // {}, from the blocks of the row", s.type, acc, s.operation, s.comment));
+      e_.open(fmt::format("for (int n = static_cast<int>(t); n < {}; n += {})", l_.splits, l_.group), false);
+      e_.line(fmt::format("{0} = {1}::combine({0}, {2}[n * {3} + {4}]);", acc, s.operation, pointer, outer(), row_text()));
+      e_.close();
+      totals.push_back(exchanged(s, acc));
+    }
+    finish(stage, totals);
+  }
+
+  // Results with one value per element.
+  void store_elements() {
+    if (p_.full.empty()) return;
+    if (ragged()) e_.open("if (active)", true);
+    struct Wide {
+      std::string vec;
+      Index base;
+    };
+    std::map<ValueRef, Wide> wide;
+    sweep(
+        [&] {
+          if (l_.width == 1) return;
+          for (ValueRef v : p_.full) {
+            const Index base = address(v, space_.scale(q_, l_.width));
+            const Index at = address(v, space_.add(space_.scale(q_, l_.width), lane_));
+            bool aligned = space_.sub(at, lane_) == base && base.constant % l_.width == 0;
+            for (const auto& [atom, k] : base.terms) aligned = aligned && k % l_.width == 0;
+            if (!aligned) continue;
+            wide[v] = {c_.parameter(v) + "_vec", base};
+            e_.line(fmt::format("Vec<{}, {}> {};", cpp_type(c_.graph.type_of(v).dtype), l_.width, wide[v].vec));
+          }
+        },
+        [&](const Index& c) {
+          recall_cached(c);
+          for (ValueRef v : p_.full) {
+            const ir::TensorType& t = c_.graph.type_of(v);
+            const std::string value = stored(e_, e_.value(v, scope_.element(t.shape, c)), t.dtype);
+            if (const auto it = wide.find(v); it != wide.end()) e_.line(fmt::format("{}[k] = {};", it->second.vec, value));
+            else e_.line(fmt::format("{}[{}] = {};", c_.parameter(v), e_.text(address(v, c)), value));
+          }
+        },
+        [&] {
+          for (const auto& [v, w] : wide) e_.line(fmt::format("store_vec({} + {}, {});", c_.parameter(v), e_.text(w.base), w.vec));
+        });
+    if (ragged()) e_.close();
+  }
+  Index address(ValueRef v, const Index& c) {
+    const ir::Shape& shape = c_.graph.type_of(v).shape;
+    return space_.ravel(scope_.element(shape, c), shape);
+  }
+
+  // Results with one value per row.
+  void store_rows() {
+    if (p_.single.empty()) return;
+    std::string condition = "t == 0";
+    if (!l_.columns && l_.group == 1) condition = "";
+    if (ragged()) condition += condition.empty() ? "active" : " && active";
+    if (shared()) condition += " && blockIdx.x == 0";
+    if (!condition.empty()) e_.open(fmt::format("if ({})", condition), true);
+    for (ValueRef v : p_.single) {
+      const ir::TensorType& t = c_.graph.type_of(v);
+      e_.line(fmt::format("{}[{}] = {};", c_.parameter(v), row_text(), stored(e_, e_.value(v, space_.unravel(scope_.row, t.shape)), t.dtype)));
+    }
+    if (!condition.empty()) e_.close();
+  }
+
+  KernelText text(const std::string& name) {
+    KernelParams params;
+    for (ValueRef v : c_.task.inputs)
+      if (e_.used(v)) params.input(c_, v);
+    if (role_ != Role::stage)
+      for (ValueRef v : c_.task.outputs) params.output(c_, v);
+    params.append(scratch_params_);
+    const int64_t row_blocks = ceil_div(outer(), rows_per_block());
+    // Stages share rows among blocks; so do results, unless there is one value per row only.
+    const int64_t splits = !shared() || (role_ == Role::results && p_.full.empty()) ? 1 : ceil_div(accesses(), share());
+    const std::string grid = shared() ? fmt::format("dim3({}, {})", splits, row_blocks) : std::to_string(row_blocks);
+    KernelText out;
+    out.device = fmt::format("{}__global__ void __launch_bounds__({}) {}({}) {{\n{}}}\n", description(), l_.block, name, params.declarations(), e_.body());
+    out.launch = fmt::format("  {}<<<{}, {}, 0, stream>>>({});\n  STITCH_CHECK_LAUNCH();\n", name, grid, l_.block, params.arguments());
+    return out;
+  }
+  std::string description() const {
+    const std::string rows = fmt::format("{} rows of {} elements", p_.pattern.outer, p_.pattern.inner);
+    std::string how = l_.columns ? fmt::format("a warp has {} neighbouring rows, {} warps share their elements", kColumns, kParts)
+                      : l_.group == 1 ? std::string("one thread per row") : l_.together() ? fmt::format("a block of {} threads per row", l_.block) : fmt::format("{} lanes per row", l_.group);
+    if (shared()) how += fmt::format(", {} blocks share a row", l_.splits);
+    if (l_.items > 0) how += ", the row stays in registers";
+    return fmt::format("// {}: {}.\n", rows, how);
+  }
+
+  const TaskContext& c_;
+  const RowProgram& p_;
+  const Layout& l_;
+  const std::vector<std::vector<Partial>>& partials_;
+  Role role_;
+  size_t stage_;
+  IndexSpace space_;
+  Emitter e_;
+  RowScope scope_;
+  Index q_, lane_;
+  std::map<ValueRef, std::string> cached_;                     // operands that stay in registers: their arrays
+  std::map<std::string, std::pair<ValueRef, Val>> kept_;       // and terms, with the operand they belong to
+  KernelParams scratch_params_;
+};
+
+Result<TaskSource> write_with(const TaskContext& c, const RowProgram& p, const Layout& l, bool& worthwhile) {
+  TaskSource source;
+  source.headers = {"reduce.cuh"};
+  std::vector<std::vector<Partial>> partials;
+  for (const auto& stage : p.stages) {
+    partials.emplace_back();
+    for (const Statistic& s : stage) {
+      partials.back().push_back({s.type, source.scratch_bytes});
+      if (l.splits > 1) source.scratch_bytes += static_cast<size_t>(ceil_div(l.splits * p.pattern.outer * kValueBytes, 256) * 256);
+    }
+  }
+  std::string launches;
+  const auto add = [&](RowKernel::Role role, size_t stage, const std::string& suffix) -> Status {
+    RowKernel kernel(c, p, l, partials, role, stage);
+    STITCH_TRY(const KernelText text, kernel.write(c.task.name + suffix));
+    worthwhile = worthwhile && kernel.worthwhile();
+    source.kernels += text.device + "\n";
+    launches += text.launch;
+    return {};
+  };
+  if (p.pattern.outer > 0) {
+    if (l.splits == 1) {
+      STITCH_CHECK_OK(add(RowKernel::Role::whole, 0, "_kernel"));
+    } else {
+      for (size_t s = 0; s < p.stages.size(); ++s) STITCH_CHECK_OK(add(RowKernel::Role::stage, s, fmt::format("_stage{}_kernel", s + 1)));
+      STITCH_CHECK_OK(add(RowKernel::Role::results, 0, "_results_kernel"));
+    }
+  }
+  source.kernels += fmt::format("{}{} {{\n{}  return nullptr;\n}}\n", task_comment(c, "reduction"), c.signature(), launches);
+  return source;
+}
+
+bool takes(const TaskContext& c) { return RowProgram::of(c, true).has_value(); }
+
+Result<TaskSource> write(const TaskContext& c) {
+  const std::string position = needs_wide_index(c) ? "int64_t" : "int";
+  std::optional<RowProgram> p = RowProgram::of(c, true, position);
+  const LayoutChoice choice(c, *p);
+  const int widest = choice.widest_access();
+  for (const int width : {widest, 1}) {
+    const Layout l = choice.choose(width);
+    if (l.items == 0) p = RowProgram::of(c, false, position);  // passes over memory count
+    bool worthwhile = true;
+    auto source = write_with(c, *p, l, worthwhile);
+    if (!source || worthwhile || width == 1) return source;
+  }
+  return fail(ErrorKind::internal, "no layout for task {}", c.task.name);
+}
 
 }  // namespace
 

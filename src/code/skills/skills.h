@@ -5,6 +5,7 @@
 
 namespace stitch::code {
 
+Skill transpose_skill();
 Skill pointwise_skill();
 Skill reduction_skill();
 Skill gemm_skill();
