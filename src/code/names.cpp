@@ -21,10 +21,11 @@ bool is_reserved(const std::string& s) {
       "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid",
       "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "and", "or", "not", "xor",
       "concept", "requires", "constexpr", "decltype", "nullptr", "asm", "scratch", "vendor", "stream", "stitch", "op",
-      "row", "lane", "warp", "active", "std", "column", "split", "grid", "block", "program", "narrow", "widen"};
+      "row", "lane", "warp", "active", "std", "column", "split", "grid", "block", "program", "narrow", "widen",
+      "words", "slot", "first", "last", "value", "index", "threads", "params"};
   if (words.count(s)) return true;
   // v7, i3, k, acc_2: temporaries of the expression generator.
-  if (s.rfind("acc", 0) == 0) return true;
+  if (s.rfind("acc", 0) == 0 || s.rfind("tile", 0) == 0) return true;
   if (std::string("ijkqrctnvmes").find(s[0]) == std::string::npos) return false;
   return std::all_of(s.begin() + 1, s.end(), [](unsigned char c) { return std::isdigit(c) || c == '_'; });
 }

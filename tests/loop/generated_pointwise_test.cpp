@@ -61,5 +61,21 @@ TEST(GeneratedProgram, OperandsReadAcrossTheirLayout) {
   EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 12));
 }
 
+// Inputs may be called anything, also what a kernel calls its own variables.
+TEST(GeneratedProgram, InputsNamedLikeTheLocalsOfKernels) {
+  for (const char* const shared : {"x", "tile0", "first", "params"}) {
+    GraphBuilder b;
+    Outputs out(b);
+    const std::string name = shared;
+    const ValueRef wide = b.input(name, {DType::f32, {520, 516}});
+    out.add(b.op("gelu", {{"x", b.op("permute", {{"x", wide}, {"dims", IntList{1, 0}}})}}));
+    out.add(b.op("sum", {{"x", wide}, {"dims", IntList{1}}, {"keepdim", false}}));
+    out.add(b.op("softmax", {{"x", wide}, {"dim", int64_t{0}}}));
+    out.add(b.op("cumsum", {{"x", wide}, {"dim", int64_t{1}}}));
+    auto program = HostProgram::make(b.graph(), {});
+    EXPECT_TRUE(program) << shared << ": " << program.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace stitch::testing

@@ -98,23 +98,23 @@ class Turned {
   void preamble(Emitter& e) const {
     for (size_t i = 0; i < tiles_.size(); ++i)
       e.line(fmt::format("__shared__ {} tile{}[{}][{}];  // one column more: no bank conflicts", cpp_type(c_.graph.type_of(tiles_[i].first).dtype), i, kTile, kTile + 1));
-    e.line(fmt::format("const int x = static_cast<int>(threadIdx.x) % {0}, y = static_cast<int>(threadIdx.x) / {0};", kTile));
-    e.line(fmt::format("{} place = static_cast<{}>(blockIdx.x);", e.index_type(), e.index_type()));
+    e.line(fmt::format("const int tile_x = static_cast<int>(threadIdx.x) % {0}, tile_y = static_cast<int>(threadIdx.x) / {0};", kTile));
+    e.line(fmt::format("{} tile_place = static_cast<{}>(blockIdx.x);", e.index_type(), e.index_type()));
     for (size_t i = shape_.size(); i-- > 0;) {
       const bool tiled = i == last() || i == turned_;
       const int64_t n = tiled ? tiles_along(i) : shape_[i];
-      const std::string name = tiled ? fmt::format("first{}", i) : name_of(i);
-      e.line(fmt::format("const {} {} = place % {}{};", e.index_type(), name, n, tiled ? fmt::format(" * {}", kTile) : ""));
-      if (i > 0) e.line(fmt::format("place /= {};", n));
+      const std::string name = tiled ? fmt::format("tile_first{}", i) : name_of(i);
+      e.line(fmt::format("const {} {} = tile_place % {}{};", e.index_type(), name, n, tiled ? fmt::format(" * {}", kTile) : ""));
+      if (i > 0) e.line(fmt::format("tile_place /= {};", n));
     }
   }
 
   // Loops over the thread's elements of the tile, `across` along x; the body runs where the element exists.
   template <class Body>
   void elements(Emitter& e, const Coords& at, size_t across, size_t along, Body&& body) const {
-    e.open(fmt::format("for (int n = y; n < {}; n += {})", kTile, kRows), false, "unroll");
-    e.line(fmt::format("const {} {} = first{} + x;", e.index_type(), name_of(across), across));
-    e.line(fmt::format("const {} {} = first{} + n;", e.index_type(), name_of(along), along));
+    e.open(fmt::format("for (int tile_n = tile_y; tile_n < {}; tile_n += {})", kTile, kRows), false, "unroll");
+    e.line(fmt::format("const {} {} = tile_first{} + tile_x;", e.index_type(), name_of(across), across));
+    e.line(fmt::format("const {} {} = tile_first{} + tile_n;", e.index_type(), name_of(along), along));
     std::string inside;
     for (const size_t d : {across, along})
       if (shape_[d] % kTile != 0) inside += fmt::format("{}{} < {}", inside.empty() ? "" : " && ", name_of(d), shape_[d]);
@@ -129,14 +129,14 @@ class Turned {
   // The tile as it lies in the operand: x runs along its innermost dim.
   void fetch(Emitter& e, const Coords& at) const {
     elements(e, at, turned_, last(), [&] {
-      for (size_t i = 0; i < tiles_.size(); ++i) e.line(fmt::format("tile{}[n][x] = {}[{}];", i, c_.parameter(tiles_[i].first), e.text(tiles_[i].second)));
+      for (size_t i = 0; i < tiles_.size(); ++i) e.line(fmt::format("tile{}[tile_n][tile_x] = {}[{}];", i, c_.parameter(tiles_[i].first), e.text(tiles_[i].second)));
     });
   }
   void store(Emitter& e, IndexSpace& space, const Coords& at) const {
     e.set_load_hook([this](ValueRef v, const Index& address) -> std::optional<std::string> {
       const auto tile = std::find(tiles_.begin(), tiles_.end(), std::pair{v, address});
       if (tile == tiles_.end()) return std::nullopt;
-      return fmt::format("tile{}[x][n]", tile - tiles_.begin());
+      return fmt::format("tile{}[tile_x][tile_n]", tile - tiles_.begin());
     });
     elements(e, at, last(), turned_, [&] {
       const std::string where = e.text(space.ravel(at, shape_));
