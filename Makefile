@@ -2,18 +2,23 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: all run test setup build clean bench
+.PHONY: all run test setup configure program build clean bench
 
 all: build
 
 setup:            ## install missing packages (apt, pip); does nothing when all is there
 	@scripts/setup.sh
 
-build: setup      ## configure and compile build/stitchcuda
+configure: setup
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+
+program: configure  ## compile build/stitchcuda and what it runs, without the tests
+	@cmake --build $(BUILD) -j $(JOBS) --target stitchcuda stitch_worker
+
+build: configure  ## compile everything
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: build        ## capture, plan, code, build and verify the example
+run: program      ## capture, plan, code, build and verify the example
 	@$(BUILD)/stitchcuda run examples/mini_gpt_block.py --out out/mini_gpt_block
 
 test: build       ## C++ tests (ctest), then Python tests (pytest)

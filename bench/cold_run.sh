@@ -11,7 +11,7 @@ export STITCHCUDA_HOME="$work/home" CCACHE_DIR="$work/ccache"
 missing=$(sed -e 's/#.*//' scripts/apt-packages.txt | xargs -n1 | while read -r p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done | wc -l)
 now() { date +%s.%N; }
 t0=$(now); scripts/setup.sh > "$work/setup.log" 2>&1
-t1=$(now); make build > "$work/build.log" 2>&1
+t1=$(now); make program > "$work/build.log" 2>&1
 t2=$(now); make run > "$work/run.log" 2>&1
 t3=$(now); make run > "$work/warm.log" 2>&1
 t4=$(now)
