@@ -8,6 +8,8 @@ travels in raw files (dense, row-major, in declared order), written and read by 
   evaluate  {inputs, out, exact, draw, roundoff, samples}   outputs as f64 / i64; samples: per output [[start, length]...]
   baseline  {mode}                                          builds "eager", "cuda_graph", "compile", ...
   time      {mode, inputs, calls, flush_bytes}              milliseconds per call, inputs rewritten before each
+  share, fill_weights, alter_weights, draw, before_call, after_call, late, judge    device_checks.py; descriptors of shared
+            memory go out on the socket given by --fd-socket
   quit
 """
 
@@ -18,6 +20,7 @@ import contextlib
 import copy
 import json
 import os
+import socket
 import sys
 import time
 import traceback
@@ -27,7 +30,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stitchcuda import problem
+from stitchcuda.device_checks import DeviceChecks
+from stitchcuda.device_memory import DeviceError
 from stitchcuda.errors import CaptureError
+from stitchcuda.export import state_tensors
 from stitchcuda.reference import Replay
 
 DTYPES = {
@@ -83,6 +89,21 @@ def float64_defaults():
         torch.set_default_dtype(before)
 
 
+def changing_tensors(model):
+    """What forward() may change: buffers and plain tensor attributes."""
+    parameters = {id(p) for p in model.parameters()}
+    return {n: t for n, t in state_tensors(model).items() if id(t) not in parameters}
+
+
+def move(model, device, dtype=None):
+    """Module.to(), for plain tensor attributes too."""
+    model.to(device=device, dtype=dtype)
+    for part in model.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(part, name, value.to(device=device, dtype=dtype if value.is_floating_point() else None))
+
+
 class Reference:
     def load(self, request):
         self.device = torch.device(request["device"])
@@ -93,20 +114,49 @@ class Reference:
         found = problem.load(f"{source}:{name}" if kind == "callable" else source)
         if request["sha256"] and found.sha256 != request["sha256"]:
             raise Refused(f"{os.path.basename(source)} has changed since the program was captured; capture it again.")
-        self.model = found.program.module() if found.kind == "pt2" else found.build(request["seed"])
-        self.template = tuple(found.inputs(request["seed"]))
-        self.given = len(flatten(self.template))  # inputs after these are numbers that forward() draws at random
+        self.found = found
+        self.model = found.program.module() if found.kind == "pt2" else self.made_on_device(lambda: found.build(request["seed"]))
+        arguments = tuple(self.made_on_device(lambda: found.inputs(request["seed"])))
+        self.given = len(flatten(arguments))  # inputs after these are numbers that forward() draws at random
+        # Only how the arguments nest is kept: their data may fill half of the device.
+        self.template = replace_tensors(arguments, iter([torch.empty(0)] * self.given))
+        del arguments
         if self.given > len(self.inputs) or any(not i.get("random", True) for i in self.inputs[self.given:]):
-            raise Refused(f"get_inputs() gives {len(flatten(self.template))} tensors; the captured program has {len(self.inputs)}; capture it again.")
+            raise Refused(f"get_inputs() gives {self.given} tensors; the captured program has {len(self.inputs)}; capture it again.")
         if found.kind != "pt2":
             self.model.train(request["mode"] == "train")
         replaced = self.take_weights(request.get("weights", ""))
-        self.model.to(self.device)
-        self.buffers = {n: b.detach().clone() for n, b in self.model.named_buffers()}
+        move(self.model, self.device)
+        self.state = {n: t.detach().clone() for n, t in changing_tensors(self.model).items()}
         self.double = None
         self.runners = {}
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
         return {"device": name, "torch": torch.__version__, "weights_replaced": replaced}
+
+    def made_on_device(self, make):
+        """The user's constructor or get_inputs(), run on the device where that works: gigabytes of random numbers take
+        seconds on the CPU. Which numbers come out does not matter: both sides get the same."""
+        if self.device.type == "cuda":
+            try:
+                with self.device:
+                    return make()
+            except Exception:  # noqa: BLE001  (code that asks for the CPU, numpy ...)
+                torch.cuda.empty_cache()
+        return make()
+
+    def own_inputs(self, seed):
+        return flatten(tuple(self.made_on_device(lambda: self.found.inputs(seed))))
+
+    def weights_of(self, names):
+        """The program's weights in its order; the same tensors that the model computes with."""
+        state = {**state_tensors(self.model), **self.state}  # of what forward() changes, the values before any call
+        missing = [n for n in names if n not in state]
+        if missing:
+            raise Refused(f"The module has no tensor named {missing[0]}; capture the program again, with its weights.")
+        return [state[n].detach() for n in names]
+
+    def weights_changed(self):
+        self.double = None  # made anew from the model
 
     def set_flags(self, request):
         exact, coarse = self.precision == "fp32", self.precision == "tf32"
@@ -118,8 +168,7 @@ class Reference:
             return 0
         from safetensors.torch import load_file
         weights = load_file(path)
-        state = dict(self.model.named_parameters(remove_duplicate=False))
-        state.update(self.model.named_buffers(remove_duplicate=False))
+        state = state_tensors(self.model)
         replaced = 0
         with torch.no_grad():
             for name, tensor in state.items():
@@ -132,11 +181,16 @@ class Reference:
         return replaced
 
     def restore(self, model, dtype=None):
-        # A module that updates its buffers must see the captured ones in every call.
+        # A module that updates its state must see the captured one in every call.
         with torch.no_grad():
-            for name, buffer in model.named_buffers():
-                saved = self.buffers[name]
-                buffer.copy_(saved.to(dtype) if dtype is not None and saved.is_floating_point() else saved)
+            for name, saved in self.state.items():
+                prefix, _, attribute = name.rpartition(".")
+                part = model.get_submodule(prefix)
+                value = saved.to(dtype) if dtype is not None and saved.is_floating_point() else saved
+                if attribute in part._buffers and part._buffers[attribute].shape == value.shape:
+                    part._buffers[attribute].copy_(value)
+                else:
+                    setattr(part, attribute, value.clone())
 
     def call(self, model, tensors, replay=False):
         """forward() on the first tensors; with `replay` it draws the rest instead of random numbers."""
@@ -152,7 +206,7 @@ class Reference:
 
     def collect(self, model, tensors, result):
         """Outputs in graph order: forward()'s values, and new values of what it changes in place."""
-        values, names = iter(flatten(result)), dict(model.named_buffers())
+        values, names = iter(flatten(result)), state_tensors(model)
         inputs = {info["name"]: t for info, t in zip(self.inputs, tensors)}
         collected = []
         for info in self.outputs:
@@ -166,36 +220,41 @@ class Reference:
 
     def evaluate(self, request):
         tensors = read_tensors(request["inputs"], self.inputs, self.device)
-        generator = torch.Generator(device=self.device).manual_seed(1 + int(request["draw"]))
-        scale = float(request["roundoff"]) if request["draw"] > 0 else 0.0
+        if request["exact"]:
+            outputs = self.exact(tensors)
+        else:
+            outputs = self.approximate(tensors, int(request["draw"]), float(request["roundoff"]))
+        self.write(request["out"], outputs, request.get("samples"))
+        return {}
+
+    def approximate(self, tensors, draw, roundoff):
+        """The model in its own precision; draws after the first disturb inputs and parameters within 2 `roundoff`."""
+        generator = torch.Generator(device=self.device).manual_seed(1 + draw)
+        scale = roundoff if draw > 0 else 0.0
 
         def perturb(t):
             if not scale or not t.is_floating_point():
-                return t
+                return t.clone()
             noise = torch.rand(t.shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
             return (t * (1 + scale * noise.to(torch.float64))).to(t.dtype)
 
-        if request["exact"]:
-            outputs = self.exact([perturb(t) for t in tensors])
-        else:
-            model = self.model
-            if scale:
-                model = copy.deepcopy(self.model)
-                with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter.copy_(perturb(parameter))
-            self.restore(model)
-            changed = [perturb(t) for t in tensors]
-            outputs = self.collect(model, changed, self.call(model, changed, replay=True))
-        self.write(request["out"], outputs, request.get("samples"))
-        return {}
+        model = self.model
+        if scale:
+            model = copy.deepcopy(self.model)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.copy_(perturb(parameter))
+        self.restore(model)
+        changed = [perturb(t) for t in tensors]
+        return [t.detach().clone() for t in self.collect(model, changed, self.call(model, changed, replay=True))]
 
     def exact(self, tensors):
         if self.double is None:
             with float64_defaults():
-                self.double = copy.deepcopy(self.model).double()
+                self.double = copy.deepcopy(self.model)
+                move(self.double, self.device, torch.float64)
         self.restore(self.double, torch.float64)
-        wide = [t.double() if t.is_floating_point() else t for t in tensors]
+        wide = [t.double() if t.is_floating_point() else t.clone() for t in tensors]
         saved, self.precision = self.precision, "fp32"  # no autocast around the oracle
         try:
             with float64_defaults():
@@ -289,18 +348,29 @@ class Reference:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--answer-fd", type=int, required=True)
-    answers = os.fdopen(parser.parse_args().answer_fd, "w", buffering=1)
+    parser.add_argument("--fd-socket", type=int)
+    arguments = parser.parse_args()
+    answers = os.fdopen(arguments.answer_fd, "w", buffering=1)
+    channel = socket.socket(fileno=arguments.fd_socket) if arguments.fd_socket is not None else None
     os.dup2(2, 1)  # print() in a model must not look like an answer
     reference = Reference()
     actions = {"load": reference.load, "evaluate": reference.evaluate, "baseline": reference.baseline, "time": reference.time}
+    checks = None
     for line in sys.stdin:
         request = json.loads(line)
         if request["op"] == "quit":
             break
         try:
-            answer = {"ok": True, **actions[request["op"]](request)}
+            if request["op"] == "share" and checks is None:
+                checks = DeviceChecks(reference, DTYPES, channel)
+            action = actions.get(request["op"]) or getattr(checks, request["op"])
+            answer = {"ok": True, **action(request)}
         except Refused as refused:
             answer = {"ok": False, "error": str(refused)}
+        except DeviceError as error:
+            answer = {"ok": False, "error": str(error)}
+        except torch.cuda.OutOfMemoryError:
+            answer = {"ok": False, "error": "PyTorch ran out of GPU memory; the program and its fp64 reference do not fit on this GPU."}
         except CaptureError as error:
             answer = {"ok": False, "error": error.message}
         except Exception as error:  # the user's model may raise anything

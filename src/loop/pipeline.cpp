@@ -176,6 +176,7 @@ class Run {
     verify::VerifyOptions options;
     options.target = on_gpu() ? verify::Target::cuda : verify::Target::host;
     options.precision = o_.precision;
+    options.timed_calls = o_.timed_calls;
     for (const auto& [flavour, name] : kChecked)
       if (!on_gpu() && fs::exists(o_.out / name)) options.checked_builds.push_back({o_.out / name, flavour});
     STITCH_TRY(verify::Verdict v, verify::verify(*b, o_.out / (on_gpu() ? "program.so" : "program_host.so"), options,
@@ -203,7 +204,7 @@ class Run {
 Result<std::string> run_key(const RunOptions& o) {
   Sha256 h;
   h.field(o.input).field(o.inputs_attribute).field(hw::name_of(o.precision)).field(o.device).field(std::to_string(o.seed));
-  h.field(std::to_string(static_cast<int>(o.target)));
+  h.field(std::to_string(static_cast<int>(o.target))).field(std::to_string(o.timed_calls));
   const fs::path content = fs::is_directory(o.input) ? fs::path(o.input) / "program.json" : fs::path(o.input);
   if (fs::is_regular_file(content)) {
     STITCH_TRY(const std::string digest, sha256_of_file(content));

@@ -23,6 +23,7 @@ struct RunOptions {
   hw::PrecisionClass precision = hw::PrecisionClass::default_flags;
   std::string device = "h200";       // planning target when no GPU is asked
   int64_t seed = 42;
+  int timed_calls = 60;              // on a GPU; 0: correctness only
   bool fresh = false;                // do not resume an interrupted run
   // Writes OUT/report.html; given by the user interface.
   std::function<Status(const std::filesystem::path& out)> write_report;

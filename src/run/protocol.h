@@ -15,6 +15,8 @@ inline constexpr int kMaxRank = 16;
 enum class Op : uint32_t {
   hello,      // worker -> parent once, before the candidate is loaded; carries the worker's pid as kernel credentials
   map,        // a[0] region, a[1] bytes, a[2] tensor count; the memfd comes along as SCM_RIGHTS
+  attach,     // a[0] region, a[1] bytes, a[2] tensor count: device memory of another process, whose handle comes along as
+              // SCM_RIGHTS; the tensor table lies in region `text`. Its owner fills, poisons and reads it: nothing is copied
   load,       // dlopen, symbols, ABI version; manifest text goes to region `text`, its length is number[0]
   create,     // stitch_create with region `weights`; number[0] = workspace bytes; value[0] = seconds
   run,        // a[0] = input slot, a[1] = output slot, a[2] = workspace poison (16 bits); answers when outputs are in place

@@ -46,8 +46,8 @@ void fill_pattern(std::span<std::byte> memory, uint16_t pattern) {
   }
 }
 
-Result<SharedRegion> SharedRegion::create(const std::string& name, const std::vector<ir::TensorType>& types) {
-  SharedRegion region;
+Result<RegionLayout> layout_of(const std::vector<ir::TensorType>& types) {
+  RegionLayout layout;
   uint64_t at = round_up(types.size() * sizeof(TensorRecord), kPage);
   for (const auto& type : types) {
     if (type.shape.size() > kMaxRank)
@@ -64,9 +64,17 @@ Result<SharedRegion> SharedRegion::create(const std::string& name, const std::ve
     r.offset = at + pages - padded;
     r.fence = at + pages + kPage;
     at = r.fence + kPage;
-    region.records_.push_back(r);
+    layout.records.push_back(r);
   }
-  region.bytes_ = std::max<uint64_t>(at, kPage);
+  layout.bytes = std::max<uint64_t>(at, kPage);
+  return layout;
+}
+
+Result<SharedRegion> SharedRegion::create(const std::string& name, const std::vector<ir::TensorType>& types) {
+  STITCH_TRY(RegionLayout layout, layout_of(types));
+  SharedRegion region;
+  region.records_ = std::move(layout.records);
+  region.bytes_ = layout.bytes;
   region.fd_ = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (region.fd_ < 0 || ftruncate(region.fd_, static_cast<off_t>(region.bytes_)) != 0)
     return fail(ErrorKind::environment, "Could not reserve {} bytes of shared memory: {}.", region.bytes_, std::strerror(errno));

@@ -16,6 +16,13 @@
 
 namespace stitch::run {
 
+// Places of tensors in a region and the region's size in bytes. Between two tensors lie at least two pages.
+struct RegionLayout {
+  std::vector<TensorRecord> records;
+  uint64_t bytes = 0;
+};
+Result<RegionLayout> layout_of(const std::vector<ir::TensorType>& types);
+
 class SharedRegion {
  public:
   // Room for the given tensors, red zones filled, data zero.

@@ -149,6 +149,7 @@ Result<std::unique_ptr<Worker>> Worker::start_at(const WorkerSpec& spec, Sandbox
   std::vector<std::string> argv = {program.string(), "--target", spec.cuda ? "cuda" : "host", "--candidate",
                                    std::filesystem::absolute(spec.candidate).string()};
   if (spec.cuda) argv.insert(argv.end(), {"--cudart", spec.cudart.string()});
+  if (!spec.driver.empty()) argv.insert(argv.end(), {"--driver", spec.driver.string()});
   if (spec.heap_buffers) argv.push_back("--heap-buffers");
   SandboxSpec box;
   box.cuda = spec.cuda;
@@ -397,6 +398,17 @@ Outcome<Reply> Worker::map(Region region, const SharedRegion& memory, uint64_t t
   auto reply = transact(request, memory.fd(), spec_.load_timeout);
   if (reply && reply->status != WorkerStatus::ok)
     return stop(FailureKind::device, fmt::format("Memory for the candidate could not be prepared: {}.", reply->message));
+  return reply;
+}
+
+Outcome<Reply> Worker::attach(Region region, int fd, const RegionLayout& layout, uint64_t bytes) {
+  const size_t table = layout.records.size() * sizeof(TensorRecord);
+  if (table > kTextBytes) return stop(FailureKind::device, fmt::format("The program has {} tensors of a kind, more than can be shared.", layout.records.size()));
+  if (table) std::memcpy(text_->data(0).data(), layout.records.data(), table);
+  Request request{kProtocolMagic, Op::attach, 0, {static_cast<uint64_t>(region), bytes, layout.records.size(), 0}};
+  auto reply = transact(request, fd, spec_.load_timeout);
+  if (reply && reply->status != WorkerStatus::ok)
+    return stop(FailureKind::device, fmt::format("Device memory for the candidate could not be shared: {}.", reply->message));
   return reply;
 }
 

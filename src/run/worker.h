@@ -44,6 +44,7 @@ struct WorkerSpec {
   std::filesystem::path candidate;                    // the .so
   bool cuda = false;
   std::filesystem::path cudart;                       // libcudart.so.*, cuda target only
+  std::filesystem::path driver;                       // "": libcuda.so.1
   std::vector<std::filesystem::path> library_folders; // for LD_LIBRARY_PATH
   SandboxLevel sandbox = SandboxLevel::automatic;
   bool heap_buffers = false;                          // exact-size heap copies, for sanitized builds
@@ -64,6 +65,8 @@ class Worker {
   ~Worker();
 
   Outcome<Reply> map(Region, const SharedRegion&, uint64_t tensors);
+  // Device memory that another trusted process has allocated and exported as descriptor `fd`.
+  Outcome<Reply> attach(Region, int fd, const RegionLayout&, uint64_t bytes);
   Outcome<std::string> load();                        // manifest text
   Outcome<Reply> create();
   // input slot, output slot, workspace poison, also fetch weights and workspace from a device

@@ -32,6 +32,7 @@ void add_run(CLI::App& app, Command& chosen) {
   c->add_option("--device", options->device, "Device description used for planning");
   c->add_option("--inputs", options->inputs_attribute, "For module:callable: the attribute that gives example inputs");
   c->add_option("--seed", options->seed, "Seed of weights and inputs");
+  c->add_option("--timed-calls", options->timed_calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
   c->add_flag("--fresh", options->fresh, "Start over instead of resuming an interrupted run");
   c->add_flag("--json", options->json, "Print the verdict as the last line of stdout");
   c->callback([&chosen, options] { chosen = [options] { return run_command(*options); }; });

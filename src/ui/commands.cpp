@@ -114,6 +114,7 @@ int run_command(const RunArguments& a) {
   o.device = a.device;
   o.seed = a.seed;
   o.fresh = a.fresh;
+  o.timed_calls = a.timed_calls;
   o.write_report = [](const fs::path& out) { return write_report(out); };
   const auto target = loop::target_from_name(a.target);
   if (!target) return report_error(target.error());

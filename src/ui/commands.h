@@ -17,6 +17,7 @@ void print_error(std::string message);
 struct RunArguments {
   std::string input, out, target = "auto", precision = "default", device = "h200", inputs_attribute;
   int64_t seed = 42;
+  int timed_calls = 60;
   bool fresh = false, json = false;
 };
 int run_command(const RunArguments&);

@@ -4,6 +4,29 @@
 
 namespace stitch::verify {
 
+Judgement combine(std::vector<Comparison> outputs) {
+  Judgement j;
+  j.ok = true;
+  for (const Comparison& c : outputs) {
+    j.max_error = std::max(j.max_error, c.max_error);
+    j.norm_error = std::max(j.norm_error, c.norm_error);
+    if (c.has_reference) {
+      j.reference_max_error = std::max(j.reference_max_error.value_or(0), c.reference_max_error);
+      j.reference_norm_error = std::max(j.reference_norm_error.value_or(0), c.reference_norm_error);
+    }
+    j.unwritten += c.unwritten;
+    j.forgiven += c.forgiven;
+    j.wrong += c.wrong;
+    j.nonfinite_wrong += c.nonfinite_wrong;
+    j.elements += c.elements;
+    if (c.ok) continue;
+    j.ok = false;
+    if (j.sentence.empty()) j.sentence = c.sentence();
+  }
+  j.outputs = std::move(outputs);
+  return j;
+}
+
 Status Judge::set_inputs(std::vector<ir::Tensor> inputs) {
   inputs_ = std::move(inputs);
   references_.clear();
@@ -21,30 +44,13 @@ Status Judge::draw_until(int draws) {
 }
 
 Judgement Judge::compare_all(const std::vector<ir::Tensor>& got, uint16_t poison) const {
-  Judgement j;
-  j.ok = true;
+  std::vector<Comparison> outputs;
   for (size_t i = 0; i < got.size(); ++i) {
     std::vector<ir::Tensor> references;
     for (const auto& r : references_) references.push_back(r.at(i));
-    auto c = compare(got[i].name, got[i], exact_.at(i), references, tolerance_, poison);
-    j.max_error = std::max(j.max_error, c.max_error);
-    j.norm_error = std::max(j.norm_error, c.norm_error);
-    if (c.has_reference) {
-      j.reference_max_error = std::max(j.reference_max_error.value_or(0), c.reference_max_error);
-      j.reference_norm_error = std::max(j.reference_norm_error.value_or(0), c.reference_norm_error);
-    }
-    j.unwritten += c.unwritten;
-    j.forgiven += c.forgiven;
-    j.wrong += c.wrong;
-    j.nonfinite_wrong += c.nonfinite_wrong;
-    j.elements += c.elements;
-    if (!c.ok) {
-      j.ok = false;
-      if (j.sentence.empty()) j.sentence = c.sentence();
-    }
-    j.outputs.push_back(std::move(c));
+    outputs.push_back(compare(got[i].name, got[i], exact_.at(i), references, tolerance_, poison));
   }
-  return j;
+  return combine(std::move(outputs));
 }
 
 Result<Judgement> Judge::judge(const std::vector<ir::Tensor>& got, uint16_t poison, bool measure_reference) {

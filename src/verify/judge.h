@@ -21,6 +21,9 @@ struct Judgement {
   int64_t unwritten = 0, forgiven = 0, wrong = 0, nonfinite_wrong = 0, elements = 0;
 };
 
+// The judgement that comparisons of all outputs add up to.
+Judgement combine(std::vector<Comparison> outputs);
+
 class Judge {
  public:
   // `rounding`: size of the perturbations that model the reference's own rounding (rounding.h).

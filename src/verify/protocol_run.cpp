@@ -5,18 +5,8 @@
 #include <map>
 #include <random>
 
-#include "base/hash.h"
-
 namespace stitch::verify {
 namespace {
-
-struct Item {
-  enum class Kind { stored, random, property } kind;
-  std::string name;
-  uint64_t seed = 0;
-  Property property = Property::none;
-  const ir::Case* stored = nullptr;
-};
 
 // What the sets together show; patterns over sets tell a cheat from a bug.
 struct Tally {
@@ -34,25 +24,21 @@ struct Tally {
   double worst_norm = 0;
 };
 
-std::string hash_of(const std::vector<ir::Tensor>& tensors) {
-  Sha256 sha;
-  for (const auto& t : tensors) sha.field({reinterpret_cast<const char*>(t.data.data()), t.data.size()});
-  return sha.hex();
-}
-
-std::vector<Item> schedule(const CheckContext& c) {
-  std::vector<Item> items;
+std::vector<SetItem> schedule(const CheckContext& c) {
+  std::vector<SetItem> items;
   std::mt19937_64 random(c.seed);
   const int trials = std::max(5, c.options.trials) + static_cast<int>(random() % 3);
-  for (int i = 0; i < trials; ++i) items.push_back({Item::Kind::random, fmt::format("random {}", i + 1), random() | 1, Property::none, nullptr});
-  for (const auto& stored : c.cases) items.push_back({Item::Kind::stored, "case " + stored.name, 0, Property::none, &stored});
+  for (int i = 0; i < trials; ++i) items.push_back({SetItem::Kind::random, fmt::format("random {}", i + 1), random() | 1, Property::none, nullptr, false});
+  // The program's own way of drawing, where PyTorch can be asked for it: other distributions hide other mistakes.
+  if (c.own_inputs) items.push_back({SetItem::Kind::random, "own inputs", random() | 1, Property::none, nullptr, true});
+  for (const auto& stored : c.cases) items.push_back({SetItem::Kind::stored, "case " + stored.name, 0, Property::none, &stored, false});
   const bool plain = std::any_of(c.models.begin(), c.models.end(), [](const InputModel& m) { return m.plain(); });
   if (c.options.properties && plain)
-    for (Property p : kProperties) items.push_back({Item::Kind::property, name_of(p), random() | 1, p, nullptr});
+    for (Property p : kProperties) items.push_back({SetItem::Kind::property, name_of(p), random() | 1, p, nullptr, false});
   // Position must not tell the candidate what kind of set it is looking at.
   std::shuffle(items.begin(), items.end(), random);
   // Property sets are the only ones the time budget may cut, so the rest comes first within the shuffled order.
-  std::stable_partition(items.begin(), items.end(), [&](const Item& i) { return i.kind != Item::Kind::property || random() % 3 == 0; });
+  std::stable_partition(items.begin(), items.end(), [&](const SetItem& i) { return i.kind != SetItem::Kind::property || random() % 3 == 0; });
   return items;
 }
 
@@ -61,8 +47,9 @@ bool looks_like_low_precision(const Judgement& j, Tolerance t) {
   return j.unwritten == 0 && j.nonfinite_wrong == 0 && j.norm_error > t.norm / 4 && j.norm_error < 3e-2 && j.max_error < 0.5;
 }
 
-void note_outputs(Tally& tally, const Item& item, const std::vector<ir::Tensor>& got, const std::vector<ir::Tensor>& exact, bool ok) {
-  const auto hash = hash_of(got), exact_hash = hash_of(exact);
+void note_outputs(Tally& tally, const SetItem& item, const SetAnswer& answer) {
+  const auto &hash = answer.output_hash, &exact_hash = answer.exact_hash;
+  const bool ok = answer.judgement.ok;
   if (tally.first_hash.empty()) tally.first_hash = hash;
   tally.all_outputs_equal = tally.all_outputs_equal && hash == tally.first_hash;
   tally.exact_varies = tally.exact_varies || (!tally.exact_hashes.empty() && !tally.exact_hashes.contains(exact_hash));
@@ -72,82 +59,30 @@ void note_outputs(Tally& tally, const Item& item, const std::vector<ir::Tensor>&
   tally.exact_hashes.emplace(exact_hash, item.name);
 }
 
-void count(Tally& tally, const Item& item, const SetResult& r) {
+void count(Tally& tally, const SetItem& item, const SetResult& r) {
   auto note = [&](int& ok, int& wrong, std::string& first) {
     ++(r.ok ? ok : wrong);
     if (!r.ok && first.empty()) first = fmt::format("{}: {}", r.name, r.sentence);
   };
   switch (item.kind) {
-    case Item::Kind::stored: note(tally.stored_ok, tally.stored_wrong, tally.first_wrong_stored); break;
-    case Item::Kind::random: note(tally.random_ok, tally.random_wrong, tally.first_wrong_random); break;
-    case Item::Kind::property: note(tally.property_ok, tally.property_wrong, tally.first_wrong_property); break;
+    case SetItem::Kind::stored: note(tally.stored_ok, tally.stored_wrong, tally.first_wrong_stored); break;
+    case SetItem::Kind::random: note(tally.random_ok, tally.random_wrong, tally.first_wrong_random); break;
+    case SetItem::Kind::property: note(tally.property_ok, tally.property_wrong, tally.first_wrong_property); break;
   }
 }
 
-// PyTorch's stored outputs must themselves pass against the oracle; if not, one of the two is wrong and no verdict on
-// anybody else can be trusted.
-Status check_oracle(const CheckContext& c, Judge& judge, const ir::Case& stored) {
-  Judge agreement(*c.oracle, tolerance_of(hw::PrecisionClass::default_flags, c.bundle.graph, c.bundle.precision), c.special_rounding);
-  STITCH_CHECK_OK(agreement.set_inputs(stored.inputs));
-  STITCH_TRY(auto j, agreement.judge(stored.expected, run::kPoisonNan));
-  if (!j.ok) {
-    Error e{ErrorKind::internal,
-            fmt::format("No verdict: the {} and PyTorch disagree on case {}; please report this program.", c.oracle->name(), stored.name),
-            j.sentence};
-    return tl::make_unexpected(e);
-  }
-  judge.add_reference(stored.expected);
-  return {};
-}
-
-void note_kernelbench(const CheckContext& c, Verdict& v, const std::vector<ir::Tensor>& got, const std::vector<ir::Tensor>& expected,
-                      const char* against) {
-  if (!v.kernelbench) v.kernelbench = KernelBenchRule{kernelbench_tolerance(c.options.precision), true, 0, against};
-  for (size_t i = 0; i < got.size(); ++i) {
-    const auto a = all_close(got[i], expected[i], v.kernelbench->tolerance);
-    v.kernelbench->ok = v.kernelbench->ok && a.ok;
-    v.kernelbench->max_abs_difference = std::max(v.kernelbench->max_abs_difference, a.max_abs_difference);
-  }
-}
-
-struct SetRun {
-  std::vector<ir::Tensor> first, second;
-};
-
-// Two calls on the same inputs, with two kinds of poison: an element nobody writes cannot be right both times.
-run::Outcome<SetRun> call_twice(Session& session, const std::vector<ir::Tensor>& inputs, std::mt19937_64& random) {
-  // Fetching all weights from a GPU after every call would cost more than the calls; a change stays until it is seen.
-  const bool thorough = !session.cuda() || random() % 4 == 0;
-  auto first = session.run(inputs, static_cast<int>(random() % kSessionInputSlots), 0, run::kPoisonNan, thorough);
-  if (!first) return tl::make_unexpected(first.error());
-  auto second = session.run(inputs, static_cast<int>(random() % kSessionInputSlots), 1, run::kPoisonFinite, thorough);
-  if (!second) return tl::make_unexpected(second.error());
-  session.check_unchanged(0);
-  session.check_unchanged(1);
-  return SetRun{std::move(*first), std::move(*second)};
-}
-
-Result<SetResult> judge_set(const CheckContext& c, const Item& item, const std::vector<ir::Tensor>& inputs, const SetRun& run, bool measure,
-                            Tally& tally, Verdict& v) {
-  Judge judge(*c.oracle, c.tolerance, item.kind == Item::Kind::property ? c.special_rounding : c.roundoff);
-  STITCH_CHECK_OK(judge.set_inputs(inputs));
-  if (item.stored && !item.stored->expected.empty()) STITCH_CHECK_OK(check_oracle(c, judge, *item.stored));
-  STITCH_TRY(auto first, judge.judge(run.first, run::kPoisonNan, measure));
-  Judgement worst = first;
-  const bool repeats = hash_of(run.first) == hash_of(run.second);
-  if (!repeats) {
+// The set's row in the verdict, and what it adds to the picture.
+SetResult note_set(const CheckContext& c, const SetItem& item, const SetAnswer& answer, Tally& tally, Verdict& v) {
+  const Judgement& worst = answer.judgement;
+  if (!answer.repeats) {
     if (tally.bits_repeat) tally.bits_where = item.name;
     tally.bits_repeat = false;
-    STITCH_TRY(auto second, judge.judge(run.second, run::kPoisonFinite, false));
-    if (first.ok && !second.ok) worst = second;
   }
-  SetResult r{item.name, item.seed, worst.ok, worst.sentence, worst.max_error, worst.norm_error,
-              worst.reference_max_error.value_or(0), worst.reference_norm_error.value_or(0), worst.forgiven};
   if (worst.unwritten && tally.unwritten_where.empty()) {
     tally.unwritten = worst.unwritten;
     tally.unwritten_where = fmt::format("{}: {}", item.name, worst.sentence);
   }
-  if (item.kind != Item::Kind::property) {
+  if (item.kind != SetItem::Kind::property) {
     ++tally.ordinary;
     if (!worst.ok && looks_like_low_precision(worst, c.tolerance)) {
       ++tally.low_precision;
@@ -159,21 +94,20 @@ Result<SetResult> judge_set(const CheckContext& c, const Item& item, const std::
       v.precision.reference_max_error = std::max(v.precision.reference_max_error.value_or(0), *worst.reference_max_error);
       v.precision.reference_norm_error = std::max(v.precision.reference_norm_error.value_or(0), worst.reference_norm_error.value_or(0));
     }
-    if (item.stored && !item.stored->expected.empty()) note_kernelbench(c, v, run.first, item.stored->expected, "PyTorch's expected outputs");
   }
-  note_outputs(tally, item, run.first, judge.exact(), worst.ok);
-  return r;
-}
-
-// Inputs of an item. An index the graph refuses (bounds could not be inferred) falls back to the stored data's own.
-std::vector<ir::Tensor> inputs_of(const CheckContext& c, const Item& item) {
-  if (item.stored) return item.stored->inputs;
-  return draw_inputs(c.bundle, c.models, item.seed, item.property, c.sample);
+  if (answer.kernelbench) {
+    if (!v.kernelbench) v.kernelbench = KernelBenchRule{kernelbench_tolerance(c.options.precision), true, 0, item.stored ? "PyTorch's expected outputs" : "PyTorch on this device"};
+    v.kernelbench->ok = v.kernelbench->ok && answer.kernelbench->ok;
+    v.kernelbench->max_abs_difference = std::max(v.kernelbench->max_abs_difference, answer.kernelbench->max_abs_difference);
+  }
+  note_outputs(tally, item, answer);
+  return {item.name, item.seed, worst.ok, worst.sentence, worst.max_error, worst.norm_error, worst.reference_max_error.value_or(0),
+          worst.reference_norm_error.value_or(0), worst.forgiven};
 }
 
 void conclude(const CheckContext& c, const Tally& t, const Evidence& e, Verdict& v) {
   const int random_total = t.random_ok + t.random_wrong;
-  settle(v, "fresh_inputs", t.first_wrong_random, fmt::format("{} random input sets agree with the {}.", random_total, c.oracle->name()), false);
+  settle(v, "fresh_inputs", t.first_wrong_random, fmt::format("{} random input sets agree with the {}.", random_total, c.oracle_name), false);
   if (t.stored_ok + t.stored_wrong > 0)
     settle(v, "stored_cases", t.first_wrong_stored, fmt::format("{} stored cases agree with PyTorch and the oracle.", t.stored_ok), false);
   else
@@ -211,6 +145,11 @@ void conclude(const CheckContext& c, const Tally& t, const Evidence& e, Verdict&
 
 }  // namespace
 
+tl::unexpected<Error> oracle_disagrees(const CheckContext& c, const std::string& stored_case, const std::string& sentence) {
+  return tl::make_unexpected(Error{ErrorKind::internal,
+                                   fmt::format("No verdict: the {} and PyTorch disagree on case {}; please report this program.", c.oracle_name, stored_case), sentence});
+}
+
 void settle(Verdict& v, const std::string& name, const std::string& failure, const std::string& good, bool rule) {
   auto& g = v.guard(name);
   g.rule = rule;
@@ -219,35 +158,31 @@ void settle(Verdict& v, const std::string& name, const std::string& failure, con
   g.evidence = failure.empty() ? good : failure;
 }
 
-Result<std::optional<run::CandidateFailure>> run_checks(const CheckContext& c, Session& session, Verdict& v) {
+Result<std::optional<run::CandidateFailure>> run_checks(const CheckContext& c, SetRunner& sets, Verdict& v) {
   Tally tally;
-  std::mt19937_64 random(c.seed ^ 0x5eed);
   const auto items = schedule(c);
   bool measured = false;
-  std::vector<std::vector<ir::Tensor>> exact_seen;
   for (size_t k = 0; k < items.size(); ++k) {
     const auto& item = items[k];
     if (c.progress) c.progress(item.name, static_cast<double>(k) / static_cast<double>(items.size()));
-    if (item.kind == Item::Kind::property && c.seconds_spent() > c.options.time_budget_seconds) {
+    if (item.kind == SetItem::Kind::property && c.seconds_spent() > c.options.time_budget_seconds) {
       ++tally.property_skipped;
       continue;
     }
-    const auto inputs = inputs_of(c, item);
-    auto run = call_twice(session, inputs, random);
-    if (!run) return std::optional(run.error());
-    const bool measure = !measured && item.kind == Item::Kind::random;
+    const bool measure = !measured && item.kind == SetItem::Kind::random;
     measured = measured || measure;
-    auto result = judge_set(c, item, inputs, *run, measure, tally, v);
-    if (!result) return tl::make_unexpected(result.error());
-    count(tally, item, *result);
-    v.sets.push_back(std::move(*result));
+    STITCH_TRY(auto answer, sets.run(item, measure));
+    if (!answer) return std::optional(answer.error());
+    auto result = note_set(c, item, *answer, tally, v);
+    count(tally, item, result);
+    v.sets.push_back(std::move(result));
   }
-  conclude(c, tally, session.evidence(), v);
-  const auto changed = session.worker().changed_code();
+  conclude(c, tally, sets.evidence(), v);
+  const auto changed = sets.worker().changed_code();
   if (changed) settle(v, "code_integrity", *changed, "Code and tables of the worker and its libraries are unchanged.");
   else v.guard("code_integrity").evidence = "The worker's memory could not be read.";
   settle(v, "control_channel", "", "Every answer came from the worker in order; printed text was not interpreted.");
-  settle(v, "process_limits", "", fmt::format("Peak memory {} MiB, {} threads.", session.worker().peak_rss() >> 20, session.worker().peak_threads()));
+  settle(v, "process_limits", "", fmt::format("Peak memory {} MiB, {} threads.", sets.worker().peak_rss() >> 20, sets.worker().peak_threads()));
   v.correct = tally.random_ok >= 5 && tally.random_wrong == 0 && tally.stored_wrong == 0 && tally.property_wrong == 0;
   return std::optional<run::CandidateFailure>();
 }

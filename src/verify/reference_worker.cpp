@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@
 namespace stitch::verify {
 namespace {
 
-constexpr int kAnswerFd = 3;
+constexpr int kAnswerFd = 3, kDescriptorFd = 4;
 
 std::string python_program(const std::filesystem::path& given) {
   if (!given.empty()) return given.string();
@@ -67,27 +68,30 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
   STITCH_TRY(auto folder, TempFolder::create("stitch-reference"));
   w->folder_ = std::make_unique<TempFolder>(std::move(folder));
 
-  int in[2], out[2];
-  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+  int in[2], out[2], pair[2];
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return fail(ErrorKind::environment, "Could not open a pipe to PyTorch: {}.", std::strerror(errno));
   const std::string log = (w->folder_->path() / "log").string(), packages = "PYTHONPATH=" + (source_root() / "python").string();
-  const char* argv[] = {"env", packages.c_str(), python.c_str(), "-u", "-m", "stitchcuda.baseline", "--answer-fd", "3", nullptr};
+  const char* argv[] = {"env", packages.c_str(), python.c_str(), "-u", "-m", "stitchcuda.baseline", "--answer-fd", "3", "--fd-socket", "4", nullptr};
   w->child_ = fork();
   if (w->child_ == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int requests = fcntl(in[0], F_DUPFD, 10), answers = fcntl(out[1], F_DUPFD, 10);
+    const int requests = fcntl(in[0], F_DUPFD, 10), answers = fcntl(out[1], F_DUPFD, 10), descriptors = fcntl(pair[1], F_DUPFD, 10);
     const int errors = open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     dup2(requests, 0);
     dup2(errors, 1);
     dup2(errors, 2);
     dup2(answers, kAnswerFd);
-    for (int fd = kAnswerFd + 1; fd < 1024; ++fd) close(fd);
+    dup2(descriptors, kDescriptorFd);
+    for (int fd = kDescriptorFd + 1; fd < 1024; ++fd) close(fd);
     execvp(argv[0], const_cast<char* const*>(argv));
     _exit(127);
   }
   close(in[0]);
   close(out[1]);
+  close(pair[1]);
+  w->descriptors_ = pair[0];
   w->requests_ = in[1];
   w->answers_ = out[0];
   if (w->child_ < 0) return fail(ErrorKind::environment, "Could not start PyTorch: {}.", std::strerror(errno));
@@ -109,6 +113,7 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
 ReferenceWorker::~ReferenceWorker() {
   if (requests_ >= 0) close(requests_);
   if (answers_ >= 0) close(answers_);
+  if (descriptors_ >= 0) close(descriptors_);
   if (child_ > 0) {
     kill(-child_, SIGKILL);
     waitpid(child_, nullptr, 0);
@@ -156,6 +161,23 @@ Result<Json> ReferenceWorker::ask(const Json& request, std::chrono::seconds time
     }
     buffer_.append(chunk, static_cast<size_t>(n));
   }
+}
+
+Result<int> ReferenceWorker::receive_descriptor() {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  char byte = 0;
+  iovec part{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  int fd = -1;
+  if (recvmsg(descriptors_, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) == 1)
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+      if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+  if (fd < 0) return fail(ErrorKind::environment, "PyTorch did not hand over its device memory ({}).", std::strerror(errno));
+  return fd;
 }
 
 Status ReferenceWorker::write_inputs(const std::vector<ir::Tensor>& inputs) {

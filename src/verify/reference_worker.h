@@ -33,6 +33,10 @@ class ReferenceWorker {
   // Outputs as f64 / i64. `samples` (one list per output) restricts what is returned to those elements, as 1-d tensors.
   Result<std::vector<ir::Tensor>> evaluate(const std::vector<ir::Tensor>& inputs, bool exact, int draw, double roundoff,
                                            const std::vector<Samples>* samples = nullptr);
+  // One request of python/stitchcuda/device_checks.py, answered as JSON. error: PyTorch's sentence, or that it died.
+  Result<Json> ask(const Json& request, std::chrono::seconds timeout);
+  // The descriptor that came with the answer to a "share" request; the caller closes it.
+  Result<int> receive_descriptor();
   Status build_baseline(const std::string& mode);
   Result<std::vector<double>> time(const std::string& mode, const std::vector<ir::Tensor>& inputs, int calls, uint64_t flush_bytes);
 
@@ -41,12 +45,11 @@ class ReferenceWorker {
 
  private:
   ReferenceWorker() = default;
-  Result<Json> ask(const Json& request, std::chrono::seconds timeout);
   Status write_inputs(const std::vector<ir::Tensor>&);
 
   const ir::Bundle* bundle_ = nullptr;
   std::unique_ptr<TempFolder> folder_;
-  int child_ = -1, requests_ = -1, answers_ = -1;
+  int child_ = -1, requests_ = -1, answers_ = -1, descriptors_ = -1;
   std::string buffer_, device_name_, torch_version_;
 };
 

@@ -181,7 +181,7 @@ void judge_timing(const Measured& m, Verdict& v) {
 
 SpeedRun::~SpeedRun() = default;
 
-Result<std::unique_ptr<SpeedRun>> SpeedRun::start(const ir::Bundle& bundle, const VerifyOptions& options, const std::vector<ir::Tensor>&, Verdict& v) {
+Result<std::unique_ptr<SpeedRun>> SpeedRun::start(const ir::Bundle& bundle, const VerifyOptions& options, Verdict& v) {
   std::unique_ptr<SpeedRun> s(new SpeedRun());
   ReferenceWorker::Spec spec;
   spec.source = options.reference_source.empty() ? std::filesystem::path(bundle.origin.file) : options.reference_source;

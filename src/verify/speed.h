@@ -21,9 +21,10 @@ class SpeedRun {
  public:
   // Starts PyTorch where the bundle's source file and an environment with torch are there; without them the oracle is
   // the interpreter and the baselines are "not run" with the reason.
-  static Result<std::unique_ptr<SpeedRun>> start(const ir::Bundle&, const VerifyOptions&, const std::vector<ir::Tensor>& weights, Verdict&);
+  static Result<std::unique_ptr<SpeedRun>> start(const ir::Bundle&, const VerifyOptions&, Verdict&);
   ~SpeedRun();
 
+  ReferenceWorker* reference() { return reference_.get(); }  // nullptr where PyTorch is not available
   // PyTorch in fp64 on the GPU, or nullptr when it is not available or cannot run this program in fp64.
   std::unique_ptr<Oracle> oracle();
 

@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "verify/device_session.h"
 #include "verify/protocol_run.h"
+#include "verify/reference_worker.h"
 #include "verify/speed.h"
 
 namespace stitch::verify {
@@ -98,13 +100,11 @@ struct Run {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - started).count(); }
 };
 
-Status check_candidate(const Run& run, const std::filesystem::path& library, bool cuda, Verdict& v) {
+Result<CheckContext> make_context(const Run& run, Verdict& v) {
   const auto& bundle = run.bundle;
-  STITCH_TRY(auto weights, ir::read_weights(bundle));
-  STITCH_TRY(auto cases, read_cases(bundle));
-  CheckContext context{bundle, run.options, run.progress, {}, std::nullopt, {}, nullptr, {}, 0, 0, v.seed, [&run] { return run.seconds(); }};
-  if (!cases.empty()) context.sample = cases.front();
-  context.cases = std::move(cases);
+  CheckContext context{bundle, run.options, run.progress, {}, std::nullopt, {}, nullptr, {}, {}, 0, 0, v.seed, [&run] { return run.seconds(); }};
+  STITCH_TRY(context.cases, read_cases(bundle));
+  if (!context.cases.empty()) context.sample = context.cases.front();
   context.models = infer_models(bundle, context.sample);
   for (size_t i = 0; i < context.models.size(); ++i)
     v.input_models.push_back(fmt::format("{}: {}", bundle.inputs[i].name, context.models[i].text()));
@@ -114,61 +114,110 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
   v.precision.tolerance_norm = context.tolerance.norm;
   context.roundoff = roundoff_of(run.options.precision, bundle.graph, bundle.precision);
   context.special_rounding = summation_error(context.roundoff, longest_sum(bundle.graph));
+  return context;
+}
 
-  auto spec = worker_spec(run.options, library, cuda);
-  std::unique_ptr<SpeedRun> speed;
-  std::unique_ptr<Oracle> oracle;
-  if (cuda) {
-    STITCH_TRY(auto libraries, run::find_cuda_libraries());
-    spec.cudart = libraries.cudart;
-    spec.library_folders = libraries.folders;
-    STITCH_TRY(speed, SpeedRun::start(bundle, run.options, weights, v));
-    oracle = speed->oracle();
-    // A model may refuse fp64 or not fit twice into the GPU's memory: find out before anybody is judged.
-    if (oracle)
-      if (auto probe = oracle->exact(draw_inputs(bundle, context.models, 1, Property::none, context.sample)); !probe) {
-        v.warnings.push_back(fmt::format("PyTorch is not the oracle: {}", probe.error().message));
-        oracle.reset();
-      }
-  }
-  if (!oracle) oracle = interpreter_oracle(bundle.graph, weights);
-  context.oracle = oracle.get();
-  v.precision.oracle = oracle->name();
-
-  STITCH_TRY(auto started, Session::start(bundle, spec, weights));
-  if (!started) {
-    apply_failure(v, started.error());
-    return {};
-  }
-  auto& session = **started;
+void note_worker(Verdict& v, run::Worker& worker, double create_seconds) {
   v.compiled = true;
-  v.sandbox = run::name_of(session.worker().sandbox());
-  v.sandbox_note = session.worker().sandbox_note();
-  v.create_ms = session.create_seconds() * 1000;
+  v.sandbox = run::name_of(worker.sandbox());
+  v.sandbox_note = worker.sandbox_note();
+  v.create_ms = create_seconds * 1000;
   settle(v, "loads", "", "Symbols, ABI version and manifest fit the program.");
-  STITCH_TRY(auto failure, run_checks(context, session, v));
-  if (failure) {
-    apply_failure(v, *failure);
-    return {};
-  }
+}
+
+using Failure = std::optional<run::CandidateFailure>;
+
+// The parent holds all tensors and judges: the host target, and GPUs without PyTorch. `speed` is null on the host.
+Result<Failure> check_with_host_memory(CheckContext& context, const run::WorkerSpec& spec, SpeedRun* speed, Verdict& v) {
+  const auto& bundle = context.bundle;
+  STITCH_TRY(auto weights, ir::read_weights(bundle));
+  const auto oracle = interpreter_oracle(bundle.graph, weights);
+  context.oracle = oracle.get();
+  v.precision.oracle = context.oracle_name = oracle->name();
+  STITCH_TRY(auto started, Session::start(bundle, spec, weights));
+  if (!started) return Failure(started.error());
+  auto& session = **started;
+  note_worker(v, session.worker(), session.create_seconds());
+  HostSets sets(context, session);
+  STITCH_TRY(auto failure, run_checks(context, sets, v));
+  if (failure) return failure;
   settle(v, "completes", "", fmt::format("{} calls returned.", session.evidence().calls));
-  if (speed) {
+  if (speed && context.options.timed_calls > 0) {
     STITCH_TRY(auto broke, speed->measure(context, session, v));
-    if (broke) {
-      apply_failure(v, *broke);
-      return {};
-    }
+    if (broke) return broke;
   }
   v.printed = session.worker().printed();
   session.worker().quit();
-  if (v.correct || !cuda) {
+  if (v.correct || !spec.cuda) {
     STITCH_TRY(auto second, check_weights_are_used(context, spec, weights, v));
-    if (second) apply_failure(v, *second);
+    if (second) return second;
   }
-  if (!cuda) {
+  if (!spec.cuda) {
     STITCH_CHECK_OK(run_sanitized(context, spec, weights, v));
     list_gpu_guards(v);
   }
+  return Failure();
+}
+
+// PyTorch holds the tensors in device memory and judges them there. `begun`: a candidate was run, so an error is final.
+Result<Failure> check_on_device(CheckContext& context, const run::WorkerSpec& spec, ReferenceWorker& reference, Verdict& v, bool& begun) {
+  context.own_inputs = true;
+  v.precision.oracle = context.oracle_name = "PyTorch in fp64 on " + reference.device_name();
+  STITCH_TRY(auto started, DeviceSession::start(context, spec, reference));
+  if (!started) return begun = true, Failure(started.error());
+  note_worker(v, (*started)->worker(), (*started)->create_seconds());
+  STITCH_TRY(auto failure, run_checks(context, **started, v));
+  begun = true;
+  if (failure) return failure;
+  settle(v, "completes", "", fmt::format("{} calls returned.", (*started)->evidence().calls));
+  v.printed = (*started)->worker().printed();
+  (*started)->worker().quit();
+  return Failure();
+}
+
+// Times a correct candidate in a process of its own.
+Result<Failure> time_candidate(CheckContext& context, const run::WorkerSpec& spec, SpeedRun& speed, Verdict& v) {
+  STITCH_TRY(auto weights, ir::read_weights(context.bundle));
+  const auto oracle = speed.oracle();
+  context.oracle = oracle.get();
+  STITCH_TRY(auto started, Session::start(context.bundle, spec, weights));
+  if (!started) return Failure(started.error());
+  return speed.measure(context, **started, v);
+}
+
+Status check_candidate(const Run& run, const std::filesystem::path& library, bool cuda, Verdict& v) {
+  STITCH_TRY(auto context, make_context(run, v));
+  auto spec = worker_spec(run.options, library, cuda);
+  Result<Failure> failure = Failure();
+  if (!cuda) {
+    failure = check_with_host_memory(context, spec, nullptr, v);
+  } else {
+    STITCH_TRY(auto libraries, run::find_cuda_libraries());
+    spec.cudart = libraries.cudart;
+    spec.library_folders = libraries.folders;
+    STITCH_TRY(auto speed, SpeedRun::start(run.bundle, run.options, v));
+    bool begun = false;
+    if (speed->reference()) failure = check_on_device(context, spec, *speed->reference(), v, begun);
+    // A model may refuse fp64, or not fit into the GPU's memory twice: then the interpreter judges, if it can.
+    if (!failure && !begun && run.bundle.has_weights) v.warnings.push_back(fmt::format("PyTorch is not the oracle: {}", failure.error().message));
+    const bool fall_back = !speed->reference() || (!failure && !begun && run.bundle.has_weights);
+    if (fall_back) {
+      v.sets.clear();
+      v.precision.max_error = v.precision.norm_error = 0;
+      context.own_inputs = false;
+      failure = check_with_host_memory(context, spec, speed.get(), v);
+    } else if (failure && !*failure && v.correct && run.options.timed_calls > 0) {
+      failure = time_candidate(context, spec, *speed, v);
+    }
+    // Last, because the reference keeps the other weights.
+    if (!fall_back && failure && !*failure && v.correct) failure = check_weights_are_used_on_device(context, spec, *speed->reference(), v);
+    if (!v.latency_ms)
+      for (const char* name : {"timed_outputs", "streams_joined", "parent_clock", "roofline"})
+        if (auto& g = v.guard(name); g.state == GuardState::not_run && g.evidence.empty())
+          g.evidence = run.options.timed_calls > 0 ? "Not timed: the results are wrong." : "Not timed: only correctness was asked for.";
+  }
+  if (!failure) return tl::make_unexpected(failure.error());
+  if (*failure) apply_failure(v, **failure);
   return {};
 }
 

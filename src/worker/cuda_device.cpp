@@ -35,13 +35,27 @@ struct Runtime {
   Error (*MemsetAsync)(void*, int, size_t, Stream);
 };
 
+// The driver's calls for memory that another process has allocated (cuMem*: CUDA driver API, virtual memory management).
+struct Driver {
+  int (*Import)(unsigned long long*, void*, int);
+  int (*Reserve)(unsigned long long*, size_t, size_t, unsigned long long, unsigned long long);
+  int (*Map)(unsigned long long, size_t, size_t, unsigned long long, unsigned long long);
+  int (*SetAccess)(unsigned long long, size_t, const void*, size_t);
+};
+struct Access {          // CUmemAccessDesc
+  int location_type = 1; // a device
+  int device = 0;
+  int flags = 3;         // read and write
+};
+constexpr int kPosixDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
 double milliseconds_since(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - t).count();
 }
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(std::string library) : library_(std::move(library)) {}
+  CudaDevice(std::string library, std::string driver) : library_(std::move(library)), driver_(std::move(driver)) {}
 
   std::string open(std::string& name, double& l2_bytes) override {
     void* handle = dlopen(library_.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -90,13 +104,28 @@ class CudaDevice final : public Device {
     }
     return upload(region);
   }
+  std::string attach(MappedRegion& region, int fd) override {
+    if (auto e = load_driver(); !e.empty()) return e;
+    unsigned long long handle = 0, address = 0;
+    const Access access;
+    // The order matters, and a failure of any means that the memory cannot be used.
+    if (int e = cu_.Import(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kPosixDescriptor)) return failure("cuMemImportFromShareableHandle", e);
+    if (int e = cu_.Reserve(&address, region.bytes, 0, 0, 0)) return failure("cuMemAddressReserve", e);
+    if (int e = cu_.Map(address, region.bytes, 0, handle, 0)) return failure("cuMemMap", e);
+    if (int e = cu_.SetAccess(address, region.bytes, &access, 1)) return failure("cuMemSetAccess", e);
+    region.base = reinterpret_cast<char*>(address);
+    for (auto& t : region.tensors) t.tensor.device = {static_cast<DLDeviceType>(2), 0};
+    return "";
+  }
   std::string upload(MappedRegion& region) override {
+    if (region.attached) return "";
     for (auto& t : region.tensors)
       if (t.bytes)
         if (auto e = check(cuda_.Memcpy(t.tensor.data, t.shared, t.bytes, kHostToDevice), "upload"); !e.empty()) return e;
     return "";
   }
   std::string poison(MappedRegion& region, uint16_t pattern) override {
+    if (region.attached) return "";
     // Both bytes of either pattern make a NaN (0xFF) or a finite value (0x5A) when repeated.
     const int byte = pattern == run::kPoisonNan ? 0xFF : 0x5A;
     for (auto& t : region.tensors)
@@ -105,6 +134,7 @@ class CudaDevice final : public Device {
     return "";
   }
   std::string fetch(MappedRegion& region) override {
+    if (region.attached) return "";
     std::vector<unsigned char> zone(run::kPage);
     for (auto& t : region.tensors) {
       if (t.bytes)
@@ -172,6 +202,19 @@ class CudaDevice final : public Device {
   std::string check(Error error, const char* what) const {
     return error == 0 ? "" : std::string(what) + ": " + cuda_.GetErrorString(error);
   }
+  static std::string failure(const char* what, int code) { return std::string(what) + ": CUDA driver error " + std::to_string(code); }
+  std::string load_driver() {
+    if (cu_.SetAccess) return "";
+    void* handle = dlopen(driver_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return std::string("The CUDA driver could not be loaded: ") + dlerror();
+    auto symbol = [&](auto& slot, const char* symbol_name) {
+      slot = reinterpret_cast<std::remove_reference_t<decltype(slot)>>(dlsym(handle, symbol_name));
+      return slot != nullptr;
+    };
+    const bool all = symbol(cu_.Import, "cuMemImportFromShareableHandle") && symbol(cu_.Reserve, "cuMemAddressReserve") && symbol(cu_.Map, "cuMemMap") &&
+                     symbol(cu_.SetAccess, "cuMemSetAccess");
+    return all ? "" : "The CUDA driver is too old to share memory between processes.";
+  }
   // The driver knows the name; cudaDeviceProp changes its layout between releases.
   static std::string device_name() {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -181,8 +224,9 @@ class CudaDevice final : public Device {
     return text;
   }
 
-  std::string library_;
+  std::string library_, driver_;
   Runtime cuda_{};
+  Driver cu_{};
   Stream stream_ = nullptr;
   Event begin_ = nullptr, end_ = nullptr;
   void* flush_ = nullptr;
@@ -193,6 +237,6 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-Device* cuda_device(const std::string& runtime_library) { return new CudaDevice(runtime_library); }
+Device* cuda_device(const std::string& runtime_library, const std::string& driver_library) { return new CudaDevice(runtime_library, driver_library); }
 
 }  // namespace stitch::worker

@@ -29,6 +29,7 @@ class HostDevice final : public Device {
     }
     return "";
   }
+  std::string attach(MappedRegion&, int) override { return "the host target has no device memory"; }
   std::string upload(MappedRegion& region) override {
     if (heap_)
       for (auto& t : region.tensors) std::memcpy(t.tensor.data, t.shared, t.bytes);

@@ -1,7 +1,7 @@
 // stitch_worker: loads one candidate and runs it on command. Started by src/run/worker.cpp inside a sandbox; it holds
 // inputs and weights but never an expected output, and decides nothing.
 //
-//   stitch_worker --target host|cuda --candidate FILE [--cudart FILE] [--heap-buffers] [--namespaces]
+//   stitch_worker --target host|cuda --candidate FILE [--cudart FILE] [--driver FILE] [--heap-buffers] [--namespaces]
 //                 [--bind FOLDER]... [--device NODE]... [--no-seccomp]
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ using run::WorkerStatus;
 
 struct Arguments {
   bool cuda = false, heap_buffers = false, namespaces = false, seccomp = true;
-  std::string candidate, cudart = "libcudart.so";
+  std::string candidate, cudart = "libcudart.so", driver = "libcuda.so.1";
   std::vector<Bind> binds;
 };
 
@@ -51,7 +51,7 @@ class Server {
   explicit Server(Arguments arguments) : arguments_(std::move(arguments)) {}
 
   int serve() {
-    device_.reset(arguments_.cuda ? cuda_device(arguments_.cudart) : host_device(arguments_.heap_buffers));
+    device_.reset(arguments_.cuda ? cuda_device(arguments_.cudart, arguments_.driver) : host_device(arguments_.heap_buffers));
     std::string error;
     Reply hello{};
     hello.op = Op::hello;
@@ -117,6 +117,7 @@ class Server {
   void handle(const Request& request, int fd, Reply& reply) {
     switch (request.op) {
       case Op::map: return map(request, fd, reply);
+      case Op::attach: return attach(request, fd, reply);
       case Op::load: return load(reply);
       case Op::create: return create(reply);
       case Op::run: return run_once(request, reply);
@@ -147,20 +148,40 @@ class Server {
     close(fd);
     if (base == MAP_FAILED) return answer(reply, WorkerStatus::bad_request, "mmap failed");
     r.base = static_cast<char*>(base);
-    const auto* records = reinterpret_cast<const run::TensorRecord*>(base);
-    r.tensors.resize(request.a[2]);
+    take_records(r, reinterpret_cast<const run::TensorRecord*>(base), request.a[2]);
     for (size_t i = 0; i < r.tensors.size(); ++i) {
+      const run::TensorRecord record = reinterpret_cast<const run::TensorRecord*>(base)[i];
+      r.tensors[i].shared = r.base + record.offset;
+      if (!arguments_.cuda) mprotect(r.base + record.fence, run::kPage, PROT_NONE);
+    }
+    if (request.a[0] != static_cast<uint64_t>(Region::text)) device_answer(reply, device_->place(r));
+  }
+
+  static void take_records(MappedRegion& r, const run::TensorRecord* records, uint64_t count) {
+    r.tensors.resize(count);
+    for (size_t i = 0; i < count; ++i) {
       const run::TensorRecord record = records[i];
       MappedTensor& t = r.tensors[i];
       t.bytes = record.bytes;
-      t.shared = r.base + record.offset;
       t.shape.assign(record.shape, record.shape + record.ndim);
       t.tensor.ndim = record.ndim;
       t.tensor.dtype = {record.code, record.bits, 1};
       t.tensor.shape = t.shape.data();
-      if (!arguments_.cuda) mprotect(r.base + record.fence, run::kPage, PROT_NONE);
     }
-    if (request.a[0] != static_cast<uint64_t>(Region::text)) device_answer(reply, device_->place(r));
+  }
+
+  void attach(const Request& request, int fd, Reply& reply) {
+    const MappedTensor& text = region(Region::text).tensors.at(0);
+    if (fd < 0 || request.a[0] >= static_cast<uint64_t>(Region::count) || request.a[2] * sizeof(run::TensorRecord) > text.bytes)
+      return answer(reply, WorkerStatus::bad_request, "attach without memory");
+    MappedRegion& r = regions_[request.a[0]];
+    r.bytes = request.a[1];
+    r.attached = true;
+    const auto* records = static_cast<const run::TensorRecord*>(text.shared);
+    take_records(r, records, request.a[2]);
+    device_answer(reply, device_->attach(r, fd));
+    close(fd);
+    for (size_t i = 0; i < r.tensors.size(); ++i) r.tensors[i].tensor.data = r.base + records[i].offset;
   }
 
   template <class F>
@@ -273,6 +294,7 @@ bool parse(int argc, char** argv, Arguments& out) {
     else if (flag == "--target") out.cuda = std::string(argv[++i]) == "cuda";
     else if (flag == "--candidate") out.candidate = argv[++i];
     else if (flag == "--cudart") out.cudart = argv[++i];
+    else if (flag == "--driver") out.driver = argv[++i];
     else if (flag == "--bind") out.binds.push_back({argv[++i], false});
     else if (flag == "--device") out.binds.push_back({argv[++i], true});
     else return false;

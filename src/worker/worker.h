@@ -35,6 +35,7 @@ struct MappedTensor {
 struct MappedRegion {
   char* base = nullptr;
   size_t bytes = 0;
+  bool attached = false;   // device memory that belongs to a trusted process: no copies, no poison from here
   std::vector<MappedTensor> tensors;
   std::vector<const DLTensor*> pointers() const {
     std::vector<const DLTensor*> p;
@@ -49,6 +50,8 @@ class Device {
   virtual ~Device() = default;
   virtual std::string open(std::string& name, double& l2_bytes) = 0;           // "" or a sentence
   virtual std::string place(MappedRegion&) = 0;                                // fills tensor.data and tensor.device
+  // Device memory of another process behind descriptor `fd`; fills base.
+  virtual std::string attach(MappedRegion&, int fd) = 0;
   virtual std::string upload(MappedRegion&) = 0;                               // shared memory -> device
   virtual std::string poison(MappedRegion&, uint16_t pattern) = 0;             // device side only
   virtual std::string fetch(MappedRegion&) = 0;                                // device -> shared memory
@@ -61,6 +64,6 @@ class Device {
 };
 
 Device* host_device(bool heap_buffers);
-Device* cuda_device(const std::string& runtime_library);
+Device* cuda_device(const std::string& runtime_library, const std::string& driver_library);
 
 }  // namespace stitch::worker

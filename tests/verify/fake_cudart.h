@@ -1,13 +1,23 @@
 #pragma once
-// A CUDA runtime in host memory, just large enough for the worker, so that the GPU path (device copies, red zones,
+// A CUDA runtime and driver in host memory, just large enough for the worker, so that the GPU path (device copies, red zones,
 // timing, timed checks) runs on a machine without a GPU. It proves the plumbing, not CUDA.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "base/process.h"
 
 namespace stitch::test {
 
 inline const char* kFakeCudart = R"cpp(
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 using Clock = std::chrono::steady_clock;
 struct Event { Clock::time_point at; };
 extern "C" {
@@ -29,7 +39,31 @@ const char* cudaGetErrorString(int) { return "none"; }
 int cudaDeviceGetAttribute(int* v, int, int) { *v = 1 << 20; return 0; }
 int cudaMemGetInfo(size_t* f, size_t* t) { *f = *t = 1 << 30; return 0; }
 int cudaCtxResetPersistingL2Cache() { return 0; }
+// Driver: memory of another process, a memfd in its place.
+int cuMemImportFromShareableHandle(unsigned long long* handle, void* fd, int) { *handle = dup(static_cast<int>(reinterpret_cast<intptr_t>(fd))); return 0; }
+int cuMemAddressReserve(unsigned long long* p, size_t n, size_t, unsigned long long, unsigned long long) {
+  *p = reinterpret_cast<unsigned long long>(mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  return 0;
+}
+int cuMemMap(unsigned long long p, size_t n, size_t, unsigned long long handle, unsigned long long) {
+  return mmap(reinterpret_cast<void*>(p), n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, static_cast<int>(handle), 0) == MAP_FAILED;
+}
+int cuMemSetAccess(unsigned long long, size_t, const void*, size_t) { return 0; }
 }
 )cpp";
+
+// Compiled once per process.
+inline std::filesystem::path fake_cudart() {
+  static TempFolder* folder = nullptr;
+  if (!folder) {
+    folder = new TempFolder(std::move(*TempFolder::create("fake-cudart")));
+    const auto source = folder->path() / "fake.cpp";
+    EXPECT_TRUE(write_file(source, kFakeCudart));
+    ProcessSpec spec;
+    spec.argv = {"g++", "-std=c++20", "-O1", "-fPIC", "-shared", source.string(), "-o", (folder->path() / "libcudart.so").string()};
+    EXPECT_TRUE(run_process(spec)->ok());
+  }
+  return folder->path() / "libcudart.so";
+}
 
 }  // namespace stitch::test

@@ -13,6 +13,7 @@ namespace stitch::verify {
 namespace {
 
 using test::build_candidate;
+using test::fake_cudart;
 
 const char* kCudaManifest =
     R"(#define MANIFEST "{\"target\":\"cuda\",\"inputs\":[{\"dtype\":\"f32\",\"shape\":[4,64]}],\"weights\":[{\"dtype\":\"f32\",\"shape\":[64]}],\"outputs\":[{\"dtype\":\"f32\",\"shape\":[4,64]}]}")";
@@ -32,19 +33,6 @@ class ScaleOracle final : public Oracle {
  private:
   ir::Tensor w_;
 };
-
-std::filesystem::path fake_cudart() {
-  static TempFolder* folder = nullptr;
-  if (!folder) {
-    folder = new TempFolder(std::move(*TempFolder::create("fake-cudart")));
-    const auto source = folder->path() / "fake.cpp";
-    EXPECT_TRUE(write_file(source, test::kFakeCudart));
-    ProcessSpec spec;
-    spec.argv = {"g++", "-std=c++20", "-O1", "-fPIC", "-shared", source.string(), "-o", (folder->path() / "libcudart.so").string()};
-    EXPECT_TRUE(run_process(spec)->ok());
-  }
-  return folder->path() / "libcudart.so";
-}
 
 struct Timed {
   Verdict verdict;
@@ -66,7 +54,7 @@ Timed time_candidate(const std::string& source) {
   options.baselines = {"eager"};
   options.device = *hw::find_device("h200");
   const Progress progress;
-  CheckContext context{bundle, options, progress, infer_models(bundle, std::nullopt), std::nullopt, {}, &oracle, {1e-4, 2e-5}, 0x1p-24, 0x1p-20, 99, [] { return 0.0; }};
+  CheckContext context{bundle, options, progress, infer_models(bundle, std::nullopt), std::nullopt, {}, &oracle, oracle.name(), {1e-4, 2e-5}, 0x1p-24, 0x1p-20, 99, [] { return 0.0; }};
   run::WorkerSpec spec;
   spec.candidate = build_candidate(source, kCudaManifest);
   spec.cuda = true;
@@ -79,10 +67,11 @@ Timed time_candidate(const std::string& source) {
   if (!session) return result;
   EXPECT_TRUE(*session) << session->error().sentence;
   if (!*session) return result;
-  auto checked = run_checks(context, ***session, result.verdict);
+  HostSets sets(context, ***session);
+  auto checked = run_checks(context, sets, result.verdict);
   EXPECT_TRUE(checked) << checked.error().message;
   if (!checked || *checked) return result;
-  auto speed = SpeedRun::start(bundle, options, {w}, result.verdict);
+  auto speed = SpeedRun::start(bundle, options, result.verdict);
   EXPECT_TRUE(speed);
   auto measured = (*speed)->measure(context, ***session, result.verdict);
   EXPECT_TRUE(measured) << measured.error().message;

@@ -1,0 +1,106 @@
+"""The device's comparison rule on the cases that decide verdicts (the C++ twin is tested in tests/verify/compare_test.cpp)."""
+
+import math
+
+import pytest
+import torch
+
+from stitchcuda.device_compare import all_close, block_size, compare
+
+F32 = (1e-4, 2e-5)
+NAN_POISON, FINITE_POISON = 0xFFFF, 0x5A5A
+
+
+def pair(shape=(64, 300), seed=0):
+    exact = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return exact.to(torch.float32), exact
+
+
+def test_rounding_passes_and_its_size_is_reported():
+    got, exact = pair()
+    r = compare("y", got, exact, [], F32, NAN_POISON)
+    assert r.ok and r.wrong == 0 and 0 < r.max_error < 1e-6 and 0 < r.norm_error < 1e-7
+
+
+def test_one_wrong_element_is_found_with_its_place():
+    got, exact = pair()
+    got[3, 7] += 0.01
+    r = compare("y", got, exact, [], F32, NAN_POISON)
+    assert not r.ok and r.wrong == 1 and r.first["index"] == 3 * 300 + 7 and not r.first["unwritten"]
+
+
+@pytest.mark.parametrize("poison,dtype", [(NAN_POISON, torch.float32), (FINITE_POISON, torch.float32), (NAN_POISON, torch.float16), (FINITE_POISON, torch.int64),
+                                          (FINITE_POISON, torch.int8), (FINITE_POISON, torch.bool)])
+def test_unwritten_elements_are_counted(poison, dtype):
+    exact = torch.ones(6, 50, dtype=torch.float64 if dtype.is_floating_point else torch.int64)
+    got = exact.to(dtype).clone()
+    raw = got.view(-1).view(torch.uint8)
+    pattern = torch.tensor([poison & 0xFF, poison >> 8], dtype=torch.uint8).repeat(raw.numel() // 2)
+    raw[-10 * got.element_size():] = pattern[-10 * got.element_size():]
+    r = compare("y", got, exact, [], (1e-2, 1e-2), poison)
+    assert not r.ok and r.wrong == 10 and r.unwritten == 10
+
+
+def test_many_small_deviations_fail_by_the_norm():
+    got, exact = pair()
+    r = compare("y", (exact * (1 + 9e-5)).to(torch.float32), exact, [], F32, NAN_POISON)
+    assert not r.ok and r.wrong == 0 and r.norm_error > 2e-5
+
+
+def test_a_huge_row_excuses_nothing_elsewhere():
+    got, exact = pair()
+    exact[0] *= 1e9
+    got = exact.to(torch.float32)
+    got[5, 5] += 0.01
+    assert not compare("y", got, exact, [], F32, NAN_POISON).ok
+
+
+def test_the_references_own_error_excuses_as_much():
+    got, exact = pair()
+    reference = got.clone()
+    reference[2, 2] += 0.01
+    got[2, 2] -= 0.015
+    r = compare("y", got, exact, [reference], F32, NAN_POISON)
+    assert r.ok and r.forgiven == 1 and r.has_reference and r.reference_max_error > 1e-3
+    got[2, 2] -= 0.02
+    assert not compare("y", got, exact, [reference], F32, NAN_POISON).ok
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nonfinite_values_must_agree(value):
+    got, exact = pair()
+    got[1, 1] = value
+    r = compare("y", got, exact, [], F32, FINITE_POISON)
+    assert not r.ok and r.nonfinite_wrong == 1
+    exact[1, 1] = value
+    assert compare("y", got, exact, [], F32, FINITE_POISON).ok
+    got[1, 1] = 1.0
+    assert not compare("y", got, exact, [], F32, FINITE_POISON).ok
+
+
+def test_overflow_of_the_outputs_type_is_infinity():
+    exact = torch.full((4, 300), 7e4, dtype=torch.float64)
+    got = torch.full((4, 300), math.inf, dtype=torch.float16)
+    assert compare("y", got, exact, [], (1e-2, 2e-3), NAN_POISON).ok
+
+
+def test_ties_of_integers_are_forgiven_only_where_a_reference_flips_too():
+    exact = torch.arange(600).reshape(2, 300)
+    got, reference = exact.clone(), exact.clone()
+    got[0, 5] = reference[0, 5] = 9
+    assert compare("y", got, exact, [reference], F32, NAN_POISON).forgiven == 1
+    got[0, 6] = 9
+    assert not compare("y", got, exact, [reference], F32, NAN_POISON).ok
+
+
+def test_blocks_and_empty_outputs():
+    assert [block_size(s) for s in [(), (5,), (4, 300), (10, 20, 30), (0, 4)]] == [1, 5, 300, 600, 1]
+    empty = torch.empty(0, 4)
+    assert compare("y", empty, empty.double(), [], F32, NAN_POISON).ok
+
+
+def test_kernelbench_rule():
+    got, exact = pair()
+    assert all_close(got, exact, 1e-4)[0]
+    got[0, 0] = math.nan
+    assert not all_close(got, exact, 1e-4)[0]
