@@ -121,6 +121,12 @@ def _floats(result, got, exact, references, tolerance, poison):
     for start in range(0, raw.numel(), rows * block):
         stop = min(raw.numel(), start + rows * block)
         g = raw[start:stop].to(torch.float64).reshape(-1, block)
+        if not draws and (plain := _plain_chunk(g, want[start:stop].reshape(-1, block), _OVERFLOW.get(dtype, math.inf), bound, step)):
+            result.max_error = max(result.max_error, plain[0])
+            result.max_abs_error = max(result.max_abs_error, plain[1])
+            squares += plain[2]
+            exact_squares += plain[3]
+            continue
         r = _saturated(want[start:stop], dtype).reshape(-1, block)
         d = [_saturated(t[start:stop], dtype).reshape(-1, block) for t in draws]
         part = _Chunk(g, r, d, bound, step)
@@ -138,6 +144,26 @@ def _floats(result, got, exact, references, tolerance, poison):
     allowed = (tolerance[1] + _STORAGE.get(dtype, 0.0)) * total + REFERENCE_FACTOR * own + step * math.sqrt(max(1, raw.numel()))
     if result.ok and math.sqrt(squares) > allowed:
         result.ok = False
+
+
+def _plain_chunk(g, r, limit, bound, step):
+    """(largest error, largest absolute error, squared norms of error and exact values) of blocks that are finite and within
+    the tolerance, as nearly all are, in a fifth of the passes over memory that _Chunk makes; None for any others."""
+    size = r.abs()
+    largest = float(size.max())
+    if not largest < limit or not math.isfinite(largest):  # also where r holds a NaN
+        return None
+    rms = torch.linalg.vector_norm(r, dim=1, keepdim=True) / math.sqrt(r.shape[1])
+    error = (g - r).abs_()
+    most = float(error.max())
+    if not math.isfinite(most):
+        return None
+    scale = torch.maximum(size, rms, out=size)
+    ratio = torch.where(error > step, error / scale, 0.0)
+    worst = float(ratio.max())
+    if not worst <= bound:
+        return None
+    return worst, most, float(torch.linalg.vector_norm(error)) ** 2, float(torch.linalg.vector_norm(r)) ** 2
 
 
 class _Chunk:

@@ -99,6 +99,16 @@ def test_blocks_and_empty_outputs():
     assert compare("y", empty, empty.double(), [], F32, NAN_POISON).ok
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-7, 3e-5, 2e-4])
+def test_the_quick_way_and_the_long_way_agree(scale):
+    _, exact = pair((50, 8, 40))
+    got = (exact + scale * torch.randn(exact.shape, dtype=torch.float64)).to(torch.float32)
+    quick = compare("y", got, exact, [], F32, NAN_POISON)
+    long = compare("y", got, exact, [exact], F32, NAN_POISON)  # a reference without an error of its own excuses nothing
+    assert quick.ok == long.ok and quick.wrong == long.wrong
+    assert quick.max_error == pytest.approx(long.max_error) and quick.norm_error == pytest.approx(long.norm_error)
+
+
 def test_kernelbench_rule():
     got, exact = pair()
     assert all_close(got, exact, 1e-4)[0]
