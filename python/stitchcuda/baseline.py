@@ -1,14 +1,11 @@
 """PyTorch's side of a verification, in its own process: the fp64 oracle on the GPU and the baselines.
 
 Started by src/verify/reference_worker.cpp. One JSON object a line comes in on stdin, one answer a line goes out on the
-descriptor given by --answer-fd; whatever the user's model prints goes to stderr and is never parsed. Tensor data
-travels in raw files (dense, row-major, in declared order), written and read by both sides.
+descriptor given by --answer-fd; whatever the user's model prints goes to stderr and is never parsed.
 
   load      {source, kind, name, sha256, weights, inputs, outputs, precision, tf32_matmul, tf32_conv, mode, seed, device}
-  evaluate  {inputs, out, exact, draw, roundoff, samples}   outputs as f64 / i64; samples: per output [[start, length]...]
   baseline  {mode}                                          builds "eager", "cuda_graph", "compile", ...
-  time      {mode, inputs, calls, flush_bytes}              milliseconds per call, inputs rewritten before each
-  share, fill_weights, alter_weights, draw, before_call, after_call, late, judge    device_checks.py; descriptors of shared
+  share, fill_weights, alter_weights, draw, before_call, after_call, late, judge, timed_...    device_checks.py; descriptors of shared
             memory go out on the socket given by --fd-socket
   quit
 """
@@ -25,7 +22,6 @@ import sys
 import time
 import traceback
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -47,27 +43,6 @@ class Refused(Exception):
     """A request this program cannot serve; the text is the one sentence for the verdict."""
 
 
-def bytes_of(info):
-    count = 1
-    for extent in info["shape"]:
-        count *= extent
-    return count * torch.empty(0, dtype=DTYPES[info["dtype"]]).element_size()
-
-
-def read_tensors(path, infos, device):
-    raw = np.fromfile(path, dtype=np.uint8)
-    tensors, at = [], 0
-    for info in infos:
-        size = bytes_of(info)
-        flat = torch.from_numpy(raw[at:at + size].copy()).view(DTYPES[info["dtype"]]) if size else \
-            torch.empty(0, dtype=DTYPES[info["dtype"]])
-        tensors.append(flat.reshape(info["shape"]).to(device))
-        at += size
-    if at != raw.size:
-        raise Refused(f"The input file has {raw.size} bytes; {at} were expected.")
-    return tensors
-
-
 def flatten(value):
     """Tensors of a nested value in the order capture writes them."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
@@ -87,6 +62,16 @@ def float64_defaults():
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def rotate_into(target, source, distance):
+    """target = source rotated by `distance` elements, without a copy in between."""
+    to, from_ = target.reshape(-1), source.reshape(-1)
+    n = from_.numel()
+    if n:
+        distance %= n
+        to[:distance] = from_[n - distance:]
+        to[distance:] = from_[:n - distance]
 
 
 def changing_tensors(model):
@@ -129,7 +114,7 @@ class Reference:
         move(self.model, self.device)
         self.state = {n: t.detach().clone() for n, t in changing_tensors(self.model).items()}
         self.double = None
-        self.runners = {}
+        self.runners, self.static = {}, None
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
         return {"device": name, "torch": torch.__version__, "weights_replaced": replaced}
 
@@ -218,15 +203,6 @@ class Reference:
                 collected.append(inputs[info["target"]])
         return collected
 
-    def evaluate(self, request):
-        tensors = read_tensors(request["inputs"], self.inputs, self.device)
-        if request["exact"]:
-            outputs = self.exact(tensors)
-        else:
-            outputs = self.approximate(tensors, int(request["draw"]), float(request["roundoff"]))
-        self.write(request["out"], outputs, request.get("samples"))
-        return {}
-
     def approximate(self, tensors, draw, roundoff):
         """The model in its own precision; draws after the first disturb inputs and parameters within 2 `roundoff`."""
         generator = torch.Generator(device=self.device).manual_seed(1 + draw)
@@ -263,29 +239,20 @@ class Reference:
         finally:
             self.precision = saved
         for info, tensor in zip(self.outputs, outputs):
+            if list(tensor.shape) != list(info["shape"]):
+                raise Refused(f"Output {info['name']} has shape {list(tensor.shape)}; the bundle says {info['shape']}.")
             if DTYPES[info["dtype"]].is_floating_point and tensor.dtype != torch.float64:
                 raise Refused(f"The model casts output {info['name']} down to {tensor.dtype} itself, so it has no fp64 form.")
         return outputs
-
-    def write(self, path, outputs, samples):
-        with open(path, "wb") as file:
-            for k, (info, tensor) in enumerate(zip(self.outputs, outputs)):
-                if list(tensor.shape) != list(info["shape"]):
-                    raise Refused(f"Output {info['name']} has shape {list(tensor.shape)}; the bundle says {info['shape']}.")
-                wide = torch.float64 if DTYPES[info["dtype"]].is_floating_point else torch.int64
-                flat = tensor.detach().reshape(-1)
-                if samples is not None:
-                    flat = torch.cat([flat[start:start + length] for start, length in samples[k]]) if samples[k] else flat[:0]
-                file.write(flat.to(wide).cpu().numpy().tobytes())
 
     # Baselines -------------------------------------------------------------------------------------------------
 
     def baseline(self, request):
         mode = request["mode"]
         started = time.perf_counter()
-        static = [torch.empty(i["shape"], dtype=DTYPES[i["dtype"]], device=self.device) for i in self.inputs]
-        for t in static:
-            t.zero_()
+        if self.static is None:  # one set for all modes: they take turns
+            self.static = [torch.zeros(i["shape"], dtype=DTYPES[i["dtype"]], device=self.device) for i in self.inputs]
+        static = self.static
         self.restore(self.model)
         if mode == "eager":
             run = lambda: self.call(self.model, static)  # noqa: E731
@@ -299,7 +266,7 @@ class Reference:
         for _ in range(3):
             run()
         self.wait()
-        self.runners[mode] = (run, static)
+        self.runners[mode] = run
         return {"build_seconds": time.perf_counter() - started}
 
     def capture_graph(self, static):
@@ -319,18 +286,18 @@ class Reference:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def time(self, request):
-        run, static = self.runners[request["mode"]]
-        fresh = read_tensors(request["inputs"], self.inputs, self.device)
-        flush = torch.empty(max(1, int(request["flush_bytes"])), dtype=torch.uint8, device=self.device)
+    def time_calls(self, mode, fresh, calls, flush_bytes):
+        """Milliseconds of each call; before it the values of `fresh`, rotated, are written into the inputs and L2 is swept."""
+        run = self.runners[mode]
+        flush = torch.empty(max(1, flush_bytes), dtype=torch.uint8, device=self.device)
         samples = []
-        for k in range(int(request["calls"])):
-            for target, source in zip(static, fresh):
-                target.copy_(source.reshape(-1).roll(k).reshape(source.shape) if source.numel() else source)
+        for k in range(calls):
+            for target, source in zip(self.static, fresh):
+                rotate_into(target, source, k)
             flush.fill_(k & 127)
             self.wait()
             samples.append(self.one(run))
-        return {"ms": samples}
+        return samples
 
     def one(self, run):
         if self.device.type != "cuda":
@@ -354,7 +321,7 @@ def main():
     channel = socket.socket(fileno=arguments.fd_socket) if arguments.fd_socket is not None else None
     os.dup2(2, 1)  # print() in a model must not look like an answer
     reference = Reference()
-    actions = {"load": reference.load, "evaluate": reference.evaluate, "baseline": reference.baseline, "time": reference.time}
+    actions = {"load": reference.load, "baseline": reference.baseline}
     checks = None
     for line in sys.stdin:
         request = json.loads(line)

@@ -7,7 +7,9 @@ copies of inputs and outputs, the references and the oracle's answer stay in thi
 
 import array
 import os
+import random
 import socket
+import time
 
 import torch
 
@@ -15,6 +17,7 @@ from stitchcuda.device_compare import all_close, compare
 from stitchcuda.device_memory import Arena, digest, first_difference
 from stitchcuda.draws import draw
 
+PIECES, PIECE = 64, 1024     # of a timed call's output
 MANY_DRAWS_BYTES = 8 << 30   # further draws of the reference stop where they would take more
 
 
@@ -27,6 +30,7 @@ class DeviceChecks:
         self.reference, self.dtypes, self.channel = reference, dtypes, channel
         self.arena = Arena(reference.device)
         self.inputs, self.expected, self.taken = [], [], {}
+        self.base, self.kept = [], {}
 
     # Regions ---------------------------------------------------------------------------------------------------------
     def share(self, request):
@@ -190,3 +194,78 @@ class DeviceChecks:
             draw_until(16)
             results = compare_all()
         return results
+
+    # Timed calls ------------------------------------------------------------------------------------------------------------
+    def timed_begin(self, request):
+        """What timed calls are given: these values, rotated by another distance each time, or drawn anew where rotation would
+        destroy their structure."""
+        self.draw(request)
+        self.base, self.kept, self.models = self.inputs, {}, request["models"]
+        self.inputs = []
+        return {}
+
+    def _timed_values(self, distance):
+        if any(m["structure"] or m["kind"] == "row_distribution" for m in self.models):
+            generator = torch.Generator(device=self.reference.device).manual_seed(distance)
+            return [draw(m, i, t.dtype, t.device, generator, "random") for m, i, t in zip(self.models, self.reference.inputs, self.base)]
+        return [t.reshape(-1).roll(distance % max(1, t.numel())).reshape(t.shape) if m["kind"] != "fixed" else t for m, t in zip(self.models, self.base)]
+
+    def timed_inputs(self, request):
+        for view, value in zip(self.region(f"inputs{request['inputs']}").views, self._timed_values(request["distance"])):
+            view.copy_(value)
+        self.region(f"outputs{request['outputs']}").poison(request["poison"])
+        self.region("workspace").poison(request["poison"])
+        self.release_cache()
+        self.wait()
+        return {}
+
+    def timed_outputs(self, request):
+        """Keeps pieces of a timed call's outputs, chosen only now: all of a small output, else 64 pieces with the tail among them."""
+        chosen = random.Random(request["seed"])
+        pieces = []
+        for view in self.region(f"outputs{request['outputs']}").views:
+            n, flat = view.numel(), view.reshape(-1)
+            if n <= PIECES * PIECE:
+                pieces.append((None, flat.clone()))
+            else:
+                starts = torch.tensor([chosen.randrange(n - PIECE) for _ in range(PIECES - 1)] + [n - PIECE], device=flat.device)
+                at = (starts[:, None] + torch.arange(PIECE, device=flat.device)).reshape(-1)
+                pieces.append((at, flat[at]))
+        self.kept[request["distance"]] = pieces
+        self.wait()
+        return {}
+
+    def timed_check(self, request):
+        """Judges kept calls in random order for about `seconds`, at least one; forgets the rest."""
+        calls = list(self.kept)
+        random.Random(request["seed"]).shuffle(calls)
+        started, checked, wrong, first = time.perf_counter(), 0, 0, None
+        for distance in calls:
+            if checked and time.perf_counter() - started > request["seconds"]:
+                break
+            results = self._check_kept(distance, request)
+            checked += 1
+            if not all(r.ok for r in results):
+                wrong += 1
+                first = first or next(r for r in results if not r.ok).json()
+        self.kept = {}
+        return {"checked": checked, "wrong": wrong, "first": first}
+
+    def _check_kept(self, distance, request):
+        pieces, values, references = self.kept[distance], self._timed_values(distance), []
+
+        def picked(outputs):
+            return [o.reshape(-1) if at is None else o.reshape(-1)[at] for (at, _), o in zip(pieces, outputs)]
+
+        exact = picked(self.reference.exact(values))
+        for count in (0, 3):  # the reference's own error is asked for only where the tolerance does not settle it
+            references += [picked(self.reference.approximate(values, k, request["roundoff"])) for k in range(count)]
+            results = [compare(o["name"], got, e, [r[k] for r in references], request["tolerance"], request["poison"])
+                       for k, (o, (_, got), e) in enumerate(zip(self.reference.outputs, pieces, exact))]
+            if all(r.ok for r in results):
+                break
+        return results
+
+    def time_baseline(self, request):
+        values = self._timed_values(request["distance"])
+        return {"ms": self.reference.time_calls(request["mode"], values, request["calls"], request["flush_bytes"])}

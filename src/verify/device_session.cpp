@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "base/json_full.h"
 #include "verify/protocol_run.h"
@@ -125,7 +124,7 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
   const ir::Bundle& bundle = context.bundle;
   if (auto bad = run::check_elf(spec.candidate)) return refused(*bad);
   std::unique_ptr<DeviceSession> s(new DeviceSession(context, reference));
-  s->calls_seed_ = context.seed ^ 0x5eed;
+  s->random_.seed(context.seed ^ 0x5eed);
   STITCH_TRY(s->worker_, run::Worker::start(spec));
   const auto inputs = types_of(bundle.inputs), outputs = output_types(bundle);
   s->slots_ = total_bytes(inputs) + total_bytes(outputs) <= kTwoSlotsBytes ? 2 : 1;
@@ -160,7 +159,7 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
   return Answer(std::move(s));
 }
 
-Result<std::optional<CandidateFailure>> DeviceSession::call(int number, uint16_t poison, bool thorough) {
+Result<std::optional<CandidateFailure>> DeviceSession::checked_call(int number, uint16_t poison, bool thorough) {
   const std::optional<CandidateFailure> fine;
   STITCH_TRY([[maybe_unused]] auto ready, reference_.ask({{"op", "before_call"}, {"inputs", in_}, {"outputs", out_}, {"poison", poison}}, kPatience));
   auto reply = worker_->run(in_, out_, poison, false);
@@ -182,12 +181,11 @@ Result<Outcome<SetAnswer>> DeviceSession::run(const SetItem& item, bool measure)
   if (item.stored) request["file"] = (c.bundle.folder / "cases" / (item.stored->name + ".safetensors")).string();
   STITCH_TRY([[maybe_unused]] auto drawn, reference_.ask(request, kPatience));
 
-  std::mt19937_64 random(calls_seed_ = calls_seed_ * 6364136223846793005u + item.seed + 1);
-  const bool thorough = evidence_.calls == 0 || random() % 4 == 0;
+  const bool thorough = evidence_.calls == 0 || random_() % 4 == 0;
   for (int number = 0; number < 2; ++number) {
-    in_ = static_cast<int>(random() % static_cast<uint64_t>(slots_));
+    in_ = static_cast<int>(random_() % static_cast<uint64_t>(slots_));
     out_ = slots_ > 1 ? number : 0;
-    STITCH_TRY(auto failure, call(number, number ? run::kPoisonFinite : run::kPoisonNan, thorough));
+    STITCH_TRY(auto failure, checked_call(number, number ? run::kPoisonFinite : run::kPoisonNan, thorough));
     if (failure) return Outcome<SetAnswer>(tl::make_unexpected(*failure));
   }
   const bool special = item.kind == SetItem::Kind::property;
@@ -214,6 +212,50 @@ Result<Outcome<SetAnswer>> DeviceSession::run(const SetItem& item, bool measure)
   }
   if (const Json& k = verdict.at("kernelbench"); k.is_object()) answer.kernelbench = AllClose{k.at("ok").get<bool>(), number(k.at("max_abs_difference"))};
   return Outcome<SetAnswer>(std::move(answer));
+}
+
+Status DeviceSession::begin_timing() {
+  return reference_.ask({{"op", "timed_begin"}, {"kind", "random"}, {"seed", random_() >> 2}, {"property", "random"}, {"models", to_json(context_.models)}}, kPatience)
+      .map([](const auto&) {});
+}
+
+Result<Outcome<Session::TimedCall>> DeviceSession::call(uint64_t flush_bytes) {
+  using Answer = Outcome<Session::TimedCall>;
+  const auto refused = [](const CandidateFailure& f) { return Answer(tl::make_unexpected(f)); };
+  const auto in = random_() % static_cast<uint64_t>(slots_), out = random_() % static_cast<uint64_t>(slots_), distance = random_() >> 2;
+  STITCH_TRY([[maybe_unused]] auto ready, reference_.ask({{"op", "timed_inputs"}, {"inputs", in}, {"outputs", out}, {"distance", distance},
+                                                          {"poison", run::kPoisonNan}}, kPatience));
+  if (auto r = worker_->call(run::Op::arm, in, out, flush_bytes); !r) return refused(r.error());
+  auto reply = worker_->call(run::Op::go);
+  if (!reply) return refused(reply.error());
+  if (reply->status != run::WorkerStatus::ok)
+    return refused({run::FailureKind::run_failed, fmt::format("stitch_run failed: {}.", reply->message), worker_->printed()});
+  ++evidence_.calls;
+  const Session::TimedCall timed{reply->value[0], reply->value[1], reply->value[2], worker_->last_wall_ms()};
+  STITCH_TRY([[maybe_unused]] auto kept, reference_.ask({{"op", "timed_outputs"}, {"outputs", out}, {"distance", distance}, {"seed", random_() >> 2}}, kPatience));
+  return Answer(timed);
+}
+
+Result<std::vector<double>> DeviceSession::baseline(const std::string& mode, int calls, uint64_t flush_bytes) {
+  STITCH_TRY(auto answer, reference_.ask({{"op", "time_baseline"}, {"mode", mode}, {"distance", random_() >> 2}, {"calls", calls}, {"flush_bytes", flush_bytes}}, kPatience));
+  return answer.at("ms").get<std::vector<double>>();
+}
+
+Result<TimedSide::Checked> DeviceSession::check() {
+  const auto& t = context_.tolerance;
+  STITCH_TRY(auto answer, reference_.ask({{"op", "timed_check"}, {"tolerance", {t.max, t.norm}}, {"roundoff", context_.roundoff}, {"poison", run::kPoisonNan},
+                                          {"seconds", 3}, {"seed", random_() >> 2}}, kPatience));
+  Checked checked{answer.at("checked").get<int>(), answer.at("wrong").get<int>(), ""};
+  if (const Json& first = answer.at("first"); first.is_object())
+    checked.first_wrong = comparison_from(first, {first.at("elements").get<int64_t>()}).sentence();
+  return checked;
+}
+
+Result<Outcome<Judgement>> DeviceSession::last_call() {
+  using Answer = Outcome<Judgement>;
+  STITCH_TRY(auto answer, run({SetItem::Kind::random, "after timing", random_() | 1, Property::none, nullptr, false}, false));
+  if (!answer) return Answer(tl::make_unexpected(answer.error()));
+  return Answer(std::move(answer->judgement));
 }
 
 }  // namespace stitch::verify

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@
 #include "verify/inputs.h"
 #include "verify/reference_worker.h"
 #include "verify/session.h"
+#include "verify/speed.h"
 
 namespace stitch::verify {
 
-class DeviceSession final : public SetRunner {
+class DeviceSession final : public SetRunner, public TimedSide {
  public:
   // Lends memory, fills the weights (times factors in [1, 1 + altered) if `altered` > 0), loads the candidate. Outer error: PyTorch or the device
   // cannot do it; inner: the candidate's failure. `reference` must outlive the session.
@@ -27,19 +29,26 @@ class DeviceSession final : public SetRunner {
   Result<run::Outcome<SetAnswer>> run(const SetItem&, bool measure) override;
   const Evidence& evidence() const override { return evidence_; }
   run::Worker& worker() override { return *worker_; }
+  // Draws what timed calls are given. Before the first call().
+  Status begin_timing();
+  Result<run::Outcome<Session::TimedCall>> call(uint64_t flush_bytes) override;
+  Result<std::vector<double>> baseline(const std::string& mode, int calls, uint64_t flush_bytes) override;
+  Result<Checked> check() override;
+  Result<run::Outcome<Judgement>> last_call() override;
+
   double create_seconds() const { return create_seconds_; }
 
  private:
   DeviceSession(const CheckContext& context, ReferenceWorker& reference) : context_(context), reference_(reference) {}
   Status lend(run::Region, const std::string& name, const std::vector<ir::TensorType>&, std::optional<run::CandidateFailure>&);
-  Result<std::optional<run::CandidateFailure>> call(int number, uint16_t poison, bool thorough);
+  Result<std::optional<run::CandidateFailure>> checked_call(int number, uint16_t poison, bool thorough);
 
   const CheckContext& context_;
   ReferenceWorker& reference_;
   std::unique_ptr<run::Worker> worker_;
   int slots_ = 1;                // of inputs and of outputs; one where two would fill the device
   int in_ = 0, out_ = 0;
-  uint64_t calls_seed_ = 0;
+  std::mt19937_64 random_;
   Json weight_names_;
   Evidence evidence_;
   double create_seconds_ = 0;

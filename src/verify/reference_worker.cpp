@@ -180,83 +180,9 @@ Result<int> ReferenceWorker::receive_descriptor() {
   return fd;
 }
 
-Status ReferenceWorker::write_inputs(const std::vector<ir::Tensor>& inputs) {
-  std::string bytes;
-  for (const auto& t : inputs) bytes.append(reinterpret_cast<const char*>(t.data.data()), t.data.size());
-  return write_file(folder_->path() / "inputs", bytes);
-}
-
-Result<std::vector<ir::Tensor>> ReferenceWorker::evaluate(const std::vector<ir::Tensor>& inputs, bool exact, int draw, double roundoff,
-                                                          const std::vector<Samples>* samples) {
-  STITCH_CHECK_OK(write_inputs(inputs));
-  const auto file = folder_->path() / "outputs";
-  Json request = {{"op", "evaluate"}, {"inputs", (folder_->path() / "inputs").string()}, {"out", file.string()},
-                  {"exact", exact}, {"draw", draw}, {"roundoff", roundoff}, {"samples", nullptr}};
-  if (samples) {
-    request["samples"] = Json::array();
-    for (const auto& pieces : *samples) {
-      Json list = Json::array();
-      for (auto [start, count] : pieces) list.push_back({start, count});
-      request["samples"].push_back(std::move(list));
-    }
-  }
-  STITCH_TRY([[maybe_unused]] auto answer, ask(request, std::chrono::seconds(600)));
-  STITCH_TRY(auto bytes, read_file(file));
-  std::vector<ir::Tensor> outputs;
-  size_t at = 0;
-  for (size_t i = 0; i < bundle_->graph.outputs.size(); ++i) {
-    const auto& o = bundle_->graph.outputs[i];
-    ir::TensorType type = bundle_->graph.type_of(o.value);
-    type.dtype = ir::is_floating(type.dtype) ? ir::DType::f64 : ir::DType::i64;
-    if (samples) {
-      int64_t count = 0;
-      for (auto [start, length] : (*samples)[i]) count += length;
-      type.shape = {count};
-    }
-    ir::Tensor t{o.name, type, {}};
-    const auto size = static_cast<size_t>(ir::bytes_of(type));
-    if (at + size > bytes.size()) return fail(ErrorKind::internal, "PyTorch's output file is too short.");
-    t.data.resize(size);
-    if (size) std::memcpy(t.data.data(), bytes.data() + at, size);
-    at += size;
-    outputs.push_back(std::move(t));
-  }
-  return outputs;
-}
-
 Status ReferenceWorker::build_baseline(const std::string& mode) {
   STITCH_TRY([[maybe_unused]] auto answer, ask({{"op", "baseline"}, {"mode", mode}}, std::chrono::seconds(900)));
   return {};
-}
-
-Result<std::vector<double>> ReferenceWorker::time(const std::string& mode, const std::vector<ir::Tensor>& inputs, int calls, uint64_t flush_bytes) {
-  STITCH_CHECK_OK(write_inputs(inputs));
-  STITCH_TRY(auto answer, ask({{"op", "time"}, {"mode", mode}, {"inputs", (folder_->path() / "inputs").string()}, {"calls", calls},
-                               {"flush_bytes", flush_bytes}}, std::chrono::seconds(600)));
-  std::vector<double> ms;
-  for (const auto& v : answer["ms"]) ms.push_back(v.get<double>());
-  return ms;
-}
-
-namespace {
-
-class TorchOracle final : public Oracle {
- public:
-  explicit TorchOracle(ReferenceWorker& worker) : worker_(worker) {}
-  Result<std::vector<ir::Tensor>> exact(const std::vector<ir::Tensor>& inputs) override { return worker_.evaluate(inputs, true, 0, 0); }
-  Result<std::vector<ir::Tensor>> reference(const std::vector<ir::Tensor>& inputs, int draw, double size) override {
-    return worker_.evaluate(inputs, false, draw, size);
-  }
-  std::string name() const override { return "PyTorch in fp64 on " + worker_.device_name(); }
-
- private:
-  ReferenceWorker& worker_;
-};
-
-}  // namespace
-
-std::unique_ptr<Oracle> torch_oracle(ReferenceWorker& worker) {
-  return std::make_unique<TorchOracle>(worker);
 }
 
 }  // namespace stitch::verify

@@ -1,22 +1,17 @@
 #pragma once
-// The PyTorch process (python/stitchcuda/baseline.py) that evaluates the reference and times the baselines.
+// The PyTorch process (python/stitchcuda/baseline.py) that holds the tensors of a GPU verification, judges them and times the baselines.
 
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/files.h"
 #include "base/json.h"
 #include "base/result.h"
 #include "ir/bundle.h"
-#include "verify/oracle.h"
 
 namespace stitch::verify {
-
-// Contiguous pieces of an output: {first element, count}.
-using Samples = std::vector<std::pair<int64_t, int64_t>>;
 
 class ReferenceWorker {
  public:
@@ -30,30 +25,22 @@ class ReferenceWorker {
   static Result<std::unique_ptr<ReferenceWorker>> start(const ir::Bundle&, const Spec&);
   ~ReferenceWorker();
 
-  // Outputs as f64 / i64. `samples` (one list per output) restricts what is returned to those elements, as 1-d tensors.
-  Result<std::vector<ir::Tensor>> evaluate(const std::vector<ir::Tensor>& inputs, bool exact, int draw, double roundoff,
-                                           const std::vector<Samples>* samples = nullptr);
   // One request of python/stitchcuda/device_checks.py, answered as JSON. error: PyTorch's sentence, or that it died.
   Result<Json> ask(const Json& request, std::chrono::seconds timeout);
   // The descriptor that came with the answer to a "share" request; the caller closes it.
   Result<int> receive_descriptor();
   Status build_baseline(const std::string& mode);
-  Result<std::vector<double>> time(const std::string& mode, const std::vector<ir::Tensor>& inputs, int calls, uint64_t flush_bytes);
 
   const std::string& device_name() const { return device_name_; }
   const std::string& torch_version() const { return torch_version_; }
 
  private:
   ReferenceWorker() = default;
-  Status write_inputs(const std::vector<ir::Tensor>&);
 
   const ir::Bundle* bundle_ = nullptr;
   std::unique_ptr<TempFolder> folder_;
   int child_ = -1, requests_ = -1, answers_ = -1, descriptors_ = -1;
   std::string buffer_, device_name_, torch_version_;
 };
-
-// Exact and reference answers from that process. The worker must outlive it.
-std::unique_ptr<Oracle> torch_oracle(ReferenceWorker&);
 
 }  // namespace stitch::verify

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <random>
 
-#include "ir/ops.h"
 #include "verify/reference_worker.h"
 
 namespace stitch::verify {
@@ -14,123 +11,12 @@ namespace {
 using run::CandidateFailure;
 
 constexpr int kBlockCalls = 10;          // calls of one side before the other has its turn
-constexpr int64_t kSampleChunks = 64, kChunk = 1024;
-constexpr double kInterpreterSeconds = 2; // slower than this per set: timed calls cannot all be checked by it
-
-struct TimedSample {
-  std::vector<ir::Tensor> inputs;
-  std::vector<ir::Tensor> outputs;        // the sampled elements, 1-d
-  std::vector<Samples> where;
-};
-
-// New values for a timed call: the base data rotated by a random distance, cheap at any size and never the same twice.
-// Data with structure (triangles, rows that sum to one) is drawn afresh instead.
-std::vector<ir::Tensor> next_inputs(const CheckContext& c, const std::vector<ir::Tensor>& base, std::mt19937_64& random) {
-  const bool structured = std::any_of(c.models.begin(), c.models.end(), [](const InputModel& m) {
-    return m.lower_triangular || m.upper_triangular || m.symmetric || m.kind == InputModel::Kind::row_distribution;
-  });
-  if (structured) return draw_inputs(c.bundle, c.models, random() | 1, Property::none, c.sample);
-  std::vector<ir::Tensor> out;
-  for (size_t k = 0; k < base.size(); ++k) {
-    ir::Tensor t = base[k];
-    const auto size = static_cast<size_t>(ir::size_of(t.type.dtype)), n = t.data.size() / std::max<size_t>(1, size);
-    if (c.models[k].kind != InputModel::Kind::fixed && n > 1) {
-      const size_t shift = (1 + random() % (n - 1)) * size;
-      std::memcpy(t.data.data(), base[k].data.data() + shift, t.data.size() - shift);
-      std::memcpy(t.data.data() + t.data.size() - shift, base[k].data.data(), shift);
-    }
-    out.push_back(std::move(t));
-  }
-  return out;
-}
-
-// Where to look at an output: all of it when small, else random pieces chosen after the call.
-Samples choose_samples(int64_t elements, std::mt19937_64& random) {
-  if (elements <= kSampleChunks * kChunk) return elements ? Samples{{0, elements}} : Samples{};
-  Samples pieces;
-  for (int64_t i = 0; i < kSampleChunks; ++i)
-    pieces.emplace_back(static_cast<int64_t>(random() % static_cast<uint64_t>(elements - kChunk)), kChunk);
-  pieces.back().first = elements - kChunk;  // the tail is where code that stops early shows
-  return pieces;
-}
-
-ir::Tensor sampled(const ir::Tensor& t, const Samples& pieces) {
-  ir::Tensor out{t.name, {t.type.dtype, {0}}, {}};
-  const auto size = ir::size_of(t.type.dtype);
-  for (auto [start, count] : pieces) {
-    out.data.insert(out.data.end(), t.data.begin() + start * size, t.data.begin() + (start + count) * size);
-    out.type.shape[0] += count;
-  }
-  return out;
-}
 
 struct Measured {
   std::vector<double> event_ms, drain_ms, overhead_ms;  // overhead: parent's wall time beyond the event, less the message
-  int checked = 0, wrong = 0;
-  std::string first_wrong;
 };
 
 double median_of(std::vector<double> v) { return v.empty() ? 0 : summarise(std::move(v)).median; }
-
-// One block of timed calls. Outputs are sampled at once; they are judged after the block, when nobody waits.
-std::optional<CandidateFailure> time_block(const CheckContext& c, Session& session, const std::vector<ir::Tensor>& base, uint64_t flush_bytes,
-                                           double message_ms, std::mt19937_64& random, Measured& m, std::vector<TimedSample>& samples) {
-  for (int k = 0; k < kBlockCalls; ++k) {
-    TimedSample s;
-    s.inputs = next_inputs(c, base, random);
-    const int in = static_cast<int>(random() % kSessionInputSlots), out = static_cast<int>(random() % kSessionOutputSlots);
-    auto call = session.timed_run(s.inputs, in, out, flush_bytes);
-    if (!call) return call.error();
-    auto outputs = session.fetch_outputs(out);
-    if (!outputs) return outputs.error();
-    m.event_ms.push_back(call->event_ms);
-    m.drain_ms.push_back(call->drain_ms);
-    m.overhead_ms.push_back(call->wall_ms - message_ms - call->event_ms);
-    for (const auto& t : *outputs) {
-      s.where.push_back(choose_samples(ir::numel(t.type.shape), random));
-      s.outputs.push_back(sampled(t, s.where.back()));
-    }
-    samples.push_back(std::move(s));
-  }
-  return std::nullopt;
-}
-
-// Judges one timed call against the oracle, on the sampled elements.
-Status check_sample(const CheckContext& c, ReferenceWorker* reference, const TimedSample& s, Measured& m) {
-  std::vector<ir::Tensor> exact;
-  auto answers = [&](bool fp64, int draw) -> Result<std::vector<ir::Tensor>> {
-    if (reference) return reference->evaluate(s.inputs, fp64, draw, c.roundoff, &s.where);
-    STITCH_TRY(auto whole, fp64 ? c.oracle->exact(s.inputs) : c.oracle->reference(s.inputs, draw, c.roundoff));
-    std::vector<ir::Tensor> parts;
-    for (size_t i = 0; i < whole.size(); ++i) parts.push_back(sampled(whole[i], s.where[i]));
-    return parts;
-  };
-  STITCH_TRY(exact, answers(true, 0));
-  std::vector<std::vector<ir::Tensor>> draws;
-  bool ok = true;
-  std::string sentence;
-  for (int round = 0; round < 2; ++round) {  // the reference's own error is asked for only when the tolerance does not settle it
-    ok = true;
-    for (size_t i = 0; i < s.outputs.size(); ++i) {
-      std::vector<ir::Tensor> references;
-      for (const auto& d : draws) references.push_back(d[i]);
-      const auto result = compare(s.outputs[i].name, s.outputs[i], exact[i], references, c.tolerance, run::kPoisonNan);
-      ok = ok && result.ok;
-      if (!result.ok) sentence = result.sentence();
-    }
-    if (ok || round == 1) break;
-    for (int draw = 0; draw < 3; ++draw) {
-      STITCH_TRY(auto d, answers(false, draw));
-      draws.push_back(std::move(d));
-    }
-  }
-  ++m.checked;
-  if (!ok) {
-    ++m.wrong;
-    if (m.first_wrong.empty()) m.first_wrong = sentence;
-  }
-  return {};
-}
 
 std::optional<hw::Device> device_for(const VerifyOptions& options, const std::string& gpu_name) {
   if (options.device) return options.device;
@@ -199,20 +85,11 @@ Result<std::unique_ptr<SpeedRun>> SpeedRun::start(const ir::Bundle& bundle, cons
   return s;
 }
 
-std::unique_ptr<Oracle> SpeedRun::oracle() { return reference_ ? torch_oracle(*reference_) : nullptr; }
-
-Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c, Session& session, Verdict& v) {
+Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c, TimedSide& side, Verdict& v) {
   const std::optional<CandidateFailure> fine;
-  auto about = session.worker().call(run::Op::memory);
+  auto about = side.worker().call(run::Op::memory);
   if (about && v.device.empty()) v.device = about->message;
-  if (!v.correct) {
-    for (const char* name : {"timed_outputs", "streams_joined", "parent_clock", "roofline"}) v.guard(name).evidence = "Not timed: the results are wrong.";
-    for (const auto& mode : c.options.baselines) v.baselines.push_back({mode, std::nullopt, "Not run: the candidate is wrong."});
-    return fine;
-  }
-  const auto flush_bytes = static_cast<uint64_t>(2 * session.worker().l2_bytes());
-  std::mt19937_64 random(c.seed ^ 0x71e5);
-  const auto base = draw_inputs(c.bundle, c.models, random() | 1, Property::none, c.sample);
+  const auto flush_bytes = static_cast<uint64_t>(2 * side.worker().l2_bytes());
 
   std::vector<std::pair<std::string, std::vector<double>>> modes;
   for (const auto& mode : c.options.baselines) {
@@ -227,68 +104,56 @@ Result<std::optional<CandidateFailure>> SpeedRun::measure(const CheckContext& c,
 
   std::vector<double> messages;
   for (int k = 0; k < 50; ++k) {
-    if (auto r = session.worker().call(run::Op::null_call); !r) return std::optional(r.error());
-    messages.push_back(session.worker().last_wall_ms());
+    if (auto r = side.worker().call(run::Op::null_call); !r) return std::optional(r.error());
+    messages.push_back(side.worker().last_wall_ms());
   }
   const double message_ms = median_of(messages);
-  Measured warm, m;
-  std::vector<TimedSample> samples;
+  Measured m;
+  TimedSide::Checked all;
+  int calls = 0;
   const int warm_blocks = std::max(1, c.options.warmup_calls / kBlockCalls), blocks = std::max(3, c.options.timed_calls / kBlockCalls);
-  bool every_call = true;
   for (int block = -warm_blocks; block < blocks; ++block) {
     if (c.progress) c.progress("timing", static_cast<double>(std::max(0, block)) / blocks);
     // Warm-up calls are made and judged like the others; only their times are dropped.
-    auto& into = block < 0 ? warm : m;
-    if (auto broke = time_block(c, session, base, flush_bytes, message_ms, random, into, samples)) return std::optional(*broke);
-    for (auto& [mode, ms] : modes) {
-      auto times = reference_->time(mode, next_inputs(c, base, random), kBlockCalls, flush_bytes);
-      if (!times) {
-        v.baselines.push_back({mode, std::nullopt, times.error().message});
-        ms.clear();
-        continue;
-      }
-      if (block >= 0) ms.insert(ms.end(), times->begin(), times->end());
+    for (int k = 0; k < kBlockCalls; ++k, ++calls) {
+      STITCH_TRY(auto call, side.call(flush_bytes));
+      if (!call) return std::optional(call.error());
+      if (block < 0) continue;
+      m.event_ms.push_back(call->event_ms);
+      m.drain_ms.push_back(call->drain_ms);
+      m.overhead_ms.push_back(call->wall_ms - message_ms - call->event_ms);
     }
-    for (const auto& s : samples) {
-      const auto before = c.seconds_spent();
-      if (!every_call && random() % 8 != 0) continue;
-      STITCH_CHECK_OK(check_sample(c, reference_.get(), s, into));
-      if (!reference_ && c.seconds_spent() - before > kInterpreterSeconds) every_call = false;
-    }
-    samples.clear();
+    std::erase_if(modes, [&](auto& entry) {
+      auto& [mode, ms] = entry;
+      auto times = side.baseline(mode, kBlockCalls, flush_bytes);
+      if (!times) v.baselines.push_back({mode, std::nullopt, times.error().message});
+      else if (block >= 0) ms.insert(ms.end(), times->begin(), times->end());
+      return !times;
+    });
+    STITCH_TRY(auto checked, side.check());
+    all.checked += checked.checked;
+    all.wrong += checked.wrong;
+    if (all.first_wrong.empty()) all.first_wrong = checked.first_wrong;
   }
-  session.check_unchanged(0);
-  session.check_unchanged(1);
-  // One more full call after the clock has stopped: what timing left behind must not have changed the program.
-  const auto last = next_inputs(c, base, random);
-  auto after = session.run(last, 0, 0, run::kPoisonNan);
-  if (!after) return std::optional(after.error());
-  Judge judge(*c.oracle, c.tolerance, c.roundoff);
-  STITCH_CHECK_OK(judge.set_inputs(last));
-  STITCH_TRY(auto final_judgement, judge.judge(*after, run::kPoisonNan));
-  if (!final_judgement.ok && m.first_wrong.empty()) m.first_wrong = "After timing: " + final_judgement.sentence;
+  STITCH_TRY(auto last, side.last_call());
+  if (!last) return std::optional(last.error());
+  if (!last->ok && all.first_wrong.empty()) all.first_wrong = "After timing: " + last->sentence;
 
-  const int calls = static_cast<int>(m.event_ms.size() + warm.event_ms.size()), checked = m.checked + warm.checked;
-  const std::string wrong = !m.first_wrong.empty() ? m.first_wrong : warm.first_wrong;
-  if (wrong.empty() && checked < calls)
-    v.guard("timed_outputs").evidence = fmt::format("Only {} of {} timed calls were checked: the interpreter is too slow for all, and PyTorch was not there.", checked, calls);
-  else
-    settle(v, "timed_outputs", wrong.empty() ? "" : fmt::format("{} of {} timed calls gave wrong outputs. {}", m.wrong + warm.wrong, calls, wrong),
-           fmt::format("Outputs of all {} timed calls were compared with the oracle, new inputs in each.", calls));
-  const auto& e = session.evidence();
+  const std::string which = all.checked < calls ? fmt::format("{} of {} timed calls, chosen at random afterwards,", all.checked, calls) : fmt::format("all {} timed calls", calls);
+  settle(v, "timed_outputs", all.first_wrong.empty() ? "" : fmt::format("{} of {} timed calls looked at gave wrong outputs. {}", all.wrong, all.checked, all.first_wrong),
+         fmt::format("Outputs of {} were compared with the oracle, new inputs in each.", which));
+  const auto& e = side.evidence();
   if (!e.inputs_modified.empty()) settle(v, "inputs_unmodified", e.inputs_modified, "");
   if (!e.out_of_bounds.empty()) settle(v, "out_of_bounds_writes", e.out_of_bounds, "");
   if (!e.late_write.empty()) settle(v, "late_writes", e.late_write, "");
   judge_timing(m, v);
-  if (auto changed = session.worker().changed_code(); changed && !changed->empty()) settle(v, "code_integrity", *changed, "");
+  if (auto changed = side.worker().changed_code(); changed && !changed->empty()) settle(v, "code_integrity", *changed, "");
   v.latency_ms = summarise(m.event_ms);
   for (auto& [mode, ms] : modes) {
-    if (ms.empty()) continue;
     v.baselines.push_back({mode, summarise(ms), "torch " + reference_->torch_version()});
     v.speedup.push_back(speedup_over(mode, ms, m.event_ms));
   }
   judge_roofline(c, device_for(c.options, v.device), v.latency_ms->median, v);
-  for (const char* name : {"kernel_trace", "ghost_replay"}) v.guard(name).evidence = "The profiler was not asked.";
   return fine;
 }
 

@@ -18,6 +18,17 @@ void list_gpu_guards(Verdict& v) {
     v.guard(name).evidence = "Needs a GPU.";
 }
 
+// Guards of the GPU that were not reached, with the reason.
+void note_what_was_not_run(const VerifyOptions& options, Verdict& v) {
+  for (const char* name : {"kernel_trace", "ghost_replay"}) v.guard(name).evidence = "The profiler was not asked.";
+  if (v.latency_ms) return;
+  const char* why = options.timed_calls > 0 ? "Not timed: the results are wrong." : "Not timed: only correctness was asked for.";
+  for (const char* name : {"timed_outputs", "streams_joined", "parent_clock", "roofline"})
+    if (auto& g = v.guard(name); g.state == GuardState::not_run && g.evidence.empty()) g.evidence = why;
+  if (v.baselines.empty())
+    for (const auto& mode : options.baselines) v.baselines.push_back({mode, std::nullopt, why});
+}
+
 // The verdict when the candidate itself ended the matter.
 void apply_failure(Verdict& v, const run::CandidateFailure& f) {
   v.correct = false;
@@ -142,8 +153,9 @@ Result<Failure> check_with_host_memory(CheckContext& context, const run::WorkerS
   STITCH_TRY(auto failure, run_checks(context, sets, v));
   if (failure) return failure;
   settle(v, "completes", "", fmt::format("{} calls returned.", session.evidence().calls));
-  if (speed && context.options.timed_calls > 0) {
-    STITCH_TRY(auto broke, speed->measure(context, session, v));
+  if (speed && v.correct && context.options.timed_calls > 0) {
+    const auto side = timed_in_host_memory(context, session);
+    STITCH_TRY(auto broke, speed->measure(context, *side, v));
     if (broke) return broke;
   }
   v.printed = session.worker().printed();
@@ -159,30 +171,29 @@ Result<Failure> check_with_host_memory(CheckContext& context, const run::WorkerS
   return Failure();
 }
 
-// PyTorch holds the tensors in device memory and judges them there. `begun`: a candidate was run, so an error is final.
-Result<Failure> check_on_device(CheckContext& context, const run::WorkerSpec& spec, ReferenceWorker& reference, Verdict& v, bool& begun) {
+// PyTorch holds the tensors in device memory and judges them there. `begun`: the candidate has run, so an error is final.
+Result<Failure> check_on_device(CheckContext& context, const run::WorkerSpec& spec, SpeedRun& speed, Verdict& v, bool& begun) {
+  ReferenceWorker& reference = *speed.reference();
   context.own_inputs = true;
   v.precision.oracle = context.oracle_name = "PyTorch in fp64 on " + reference.device_name();
   STITCH_TRY(auto started, DeviceSession::start(context, spec, reference));
   if (!started) return begun = true, Failure(started.error());
-  note_worker(v, (*started)->worker(), (*started)->create_seconds());
-  STITCH_TRY(auto failure, run_checks(context, **started, v));
+  DeviceSession& session = **started;
+  note_worker(v, session.worker(), session.create_seconds());
+  STITCH_TRY(auto failure, run_checks(context, session, v));
   begun = true;
   if (failure) return failure;
-  settle(v, "completes", "", fmt::format("{} calls returned.", (*started)->evidence().calls));
-  v.printed = (*started)->worker().printed();
-  (*started)->worker().quit();
-  return Failure();
-}
-
-// Times a correct candidate in a process of its own.
-Result<Failure> time_candidate(CheckContext& context, const run::WorkerSpec& spec, SpeedRun& speed, Verdict& v) {
-  STITCH_TRY(auto weights, ir::read_weights(context.bundle));
-  const auto oracle = speed.oracle();
-  context.oracle = oracle.get();
-  STITCH_TRY(auto started, Session::start(context.bundle, spec, weights));
-  if (!started) return Failure(started.error());
-  return speed.measure(context, **started, v);
+  settle(v, "completes", "", fmt::format("{} calls returned.", session.evidence().calls));
+  if (v.correct && context.options.timed_calls > 0) {
+    STITCH_CHECK_OK(session.begin_timing());
+    STITCH_TRY(auto broke, speed.measure(context, session, v));
+    if (broke) return broke;
+  }
+  v.printed = session.worker().printed();
+  session.worker().quit();
+  started->reset();
+  // Last, because the reference keeps the other weights.
+  return v.correct ? check_weights_are_used_on_device(context, spec, reference, v) : Failure();
 }
 
 Status check_candidate(const Run& run, const std::filesystem::path& library, bool cuda, Verdict& v) {
@@ -197,7 +208,7 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
     spec.library_folders = libraries.folders;
     STITCH_TRY(auto speed, SpeedRun::start(run.bundle, run.options, v));
     bool begun = false;
-    if (speed->reference()) failure = check_on_device(context, spec, *speed->reference(), v, begun);
+    if (speed->reference()) failure = check_on_device(context, spec, *speed, v, begun);
     // A model may refuse fp64, or not fit into the GPU's memory twice: then the interpreter judges, if it can.
     if (!failure && !begun && run.bundle.has_weights) v.warnings.push_back(fmt::format("PyTorch is not the oracle: {}", failure.error().message));
     const bool fall_back = !speed->reference() || (!failure && !begun && run.bundle.has_weights);
@@ -206,15 +217,8 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
       v.precision.max_error = v.precision.norm_error = 0;
       context.own_inputs = false;
       failure = check_with_host_memory(context, spec, speed.get(), v);
-    } else if (failure && !*failure && v.correct && run.options.timed_calls > 0) {
-      failure = time_candidate(context, spec, *speed, v);
     }
-    // Last, because the reference keeps the other weights.
-    if (!fall_back && failure && !*failure && v.correct) failure = check_weights_are_used_on_device(context, spec, *speed->reference(), v);
-    if (!v.latency_ms)
-      for (const char* name : {"timed_outputs", "streams_joined", "parent_clock", "roofline"})
-        if (auto& g = v.guard(name); g.state == GuardState::not_run && g.evidence.empty())
-          g.evidence = run.options.timed_calls > 0 ? "Not timed: the results are wrong." : "Not timed: only correctness was asked for.";
+    note_what_was_not_run(run.options, v);
   }
   if (!failure) return tl::make_unexpected(failure.error());
   if (*failure) apply_failure(v, **failure);

@@ -8,6 +8,7 @@
 #include "run/candidates.h"
 #include "verify/fake_cudart.h"
 #include "verify/protocol_run.h"
+#include "verify/speed.h"
 
 namespace stitch::verify {
 namespace {
@@ -42,7 +43,30 @@ struct Checked {
   Verdict verdict;
   std::optional<run::CandidateFailure> failure;
   std::string error;
+  TimedSide::Checked timed;
 };
+
+// A few timed calls between baseline calls, as SpeedRun makes them.
+void time(DeviceSession& session, ReferenceWorker& reference, Checked& result) {
+  auto begun = session.begin_timing();
+  ASSERT_TRUE(begun) << begun.error().message;
+  auto built = reference.build_baseline("eager");
+  ASSERT_TRUE(built) << built.error().message << built.error().detail;
+  for (int k = 0; k < 20; ++k) {
+    auto call = session.call(1 << 16);
+    ASSERT_TRUE(call && *call);
+    EXPECT_GE((*call)->event_ms, 0);
+  }
+  auto baseline = session.baseline("eager", 4, 1 << 16);
+  ASSERT_TRUE(baseline) << baseline.error().message;
+  EXPECT_EQ(baseline->size(), 4u);
+  auto checked = session.check();
+  ASSERT_TRUE(checked) << checked.error().message << checked.error().detail;
+  result.timed = *checked;
+  auto last = session.last_call();
+  ASSERT_TRUE(last && *last);
+  EXPECT_TRUE((*last)->ok);
+}
 
 // The whole correctness protocol over a candidate for y = x * w with weights that lie nowhere on disk.
 Checked check(const std::string& source) {
@@ -80,6 +104,7 @@ Checked check(const std::string& source) {
   auto checked = run_checks(context, ***session, result.verdict);
   if (!checked) return result.error = checked.error().message + checked.error().detail, result;
   result.failure = *checked;
+  if (!result.failure && result.verdict.correct) time(***session, **worker, result);
   session->value().reset();
   if (result.failure || !result.verdict.correct) return result;
   auto again = check_weights_are_used_on_device(context, spec, **worker, result.verdict);
@@ -111,6 +136,16 @@ TEST(DeviceSession, AnHonestCandidatePassesEveryCheck) {
   EXPECT_TRUE(std::any_of(c.verdict.sets.begin(), c.verdict.sets.end(), [](const SetResult& s) { return s.name == "own inputs" && s.ok; }));
   ASSERT_TRUE(c.verdict.kernelbench);
   EXPECT_TRUE(c.verdict.kernelbench->ok);
+}
+
+TEST(DeviceSession, TimedCallsAreLookedAt) {
+  if (!have_torch()) GTEST_SKIP() << "no torch here";
+  EXPECT_EQ(check(test::kHonest).timed.checked, 20);
+  // Right in the untimed calls (there are 24 to 30), then a replay: new inputs in every call give it away.
+  const auto c = check("static int calls; static float last[256]; RUN(if (++calls < 34 || calls > 44) { honest(p, x, y); memcpy(last, y, sizeof last); } else memcpy(y, last, sizeof last);)");
+  ASSERT_EQ(c.error, "");
+  EXPECT_GT(c.timed.wrong, 5);
+  EXPECT_THAT(c.timed.first_wrong, HasSubstr("expected"));
 }
 
 struct Bad {

@@ -73,7 +73,8 @@ Timed time_candidate(const std::string& source) {
   if (!checked || *checked) return result;
   auto speed = SpeedRun::start(bundle, options, result.verdict);
   EXPECT_TRUE(speed);
-  auto measured = (*speed)->measure(context, ***session, result.verdict);
+  const auto side = timed_in_host_memory(context, ***session);
+  auto measured = (*speed)->measure(context, *side, result.verdict);
   EXPECT_TRUE(measured) << measured.error().message;
   if (measured) result.failure = *measured;
   return result;

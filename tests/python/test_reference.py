@@ -1,0 +1,88 @@
+"""The verifier's PyTorch process: fp64 answers, answers in the model's own precision, and state that starts afresh."""
+
+import hashlib
+
+import pytest
+import torch
+
+from stitchcuda.baseline import Reference, Refused, rotate_into
+
+MODEL = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+        self.norm = torch.nn.BatchNorm1d(width)
+        self.hidden = torch.zeros(8, width)
+
+    def forward(self, x):
+        print("a model may print")
+        self.hidden = self.hidden + 1
+        return self.norm(self.linear(x)) + torch.ones(1) + self.hidden
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def request(path, **changes):
+    output = {"name": "output0", "dtype": "f32", "shape": [8, 16], "kind": "user", "target": ""}
+    state = [{"name": n, "dtype": "f32", "shape": s, "kind": "mutates_weight", "target": t} for n, s, t in
+             [("mean", [16], "norm.running_mean"), ("hidden", [8, 16], "hidden")]]
+    base = {"source": str(path), "kind": "kernelbench", "name": "model", "sha256": hashlib.sha256(MODEL.encode()).hexdigest(), "weights": "",
+            "inputs": [{"name": "x", "dtype": "f32", "shape": [8, 16]}], "outputs": [output, *state], "precision": "fp32", "tf32_matmul": False,
+            "tf32_conv": True, "mode": "train", "seed": 42, "device": "cpu"}
+    return {**base, **changes}
+
+
+@pytest.fixture
+def reference(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    r = Reference()
+    r.load(request(path))
+    return r
+
+
+def test_answers_repeat_because_state_starts_afresh(reference):
+    x = [torch.randn(8, 16)]
+    first, again = reference.exact(x), reference.exact(x)
+    own = [reference.approximate(x, 0, 0.0) for _ in range(2)]
+    for a, b in [*zip(first, again), *zip(*own)]:
+        assert torch.equal(a, b)
+    assert first[0].dtype == torch.float64 and own[0][0].dtype == torch.float32
+    assert 1e-9 < (first[0] - own[0][0]).abs().max() < 1e-4
+    assert torch.equal(first[2], torch.ones(8, 16, dtype=torch.float64))
+
+
+def test_draws_differ_by_rounding_only(reference):
+    x = [torch.randn(8, 16)]
+    plain, moved = reference.approximate(x, 0, 2.0 ** -24)[0], reference.approximate(x, 1, 2.0 ** -24)[0]
+    assert 0 < (plain - moved).abs().max() < 1e-4
+
+
+def test_weights_are_the_values_before_any_call(reference):
+    reference.approximate([torch.randn(8, 16)], 0, 0.0)
+    mean, hidden, weight = reference.weights_of(["norm.running_mean", "hidden", "linear.weight"])
+    assert not mean.any() and not hidden.any() and weight.shape == (16, 16)
+    with pytest.raises(Refused, match="no tensor named nonsense"):
+        reference.weights_of(["nonsense"])
+
+
+def test_a_baseline_is_timed(reference):
+    reference.baseline({"mode": "eager"})
+    assert all(t > 0 for t in reference.time_calls("eager", [torch.randn(8, 16)], 3, 1024))
+    with pytest.raises(Refused, match="warp_speed"):
+        reference.baseline({"mode": "warp_speed"})
+
+
+def test_rotation():
+    source, target = torch.arange(6).reshape(2, 3), torch.empty(2, 3, dtype=torch.int64)
+    for distance in (0, 1, 5, 6, 13):
+        rotate_into(target, source, distance)
+        assert torch.equal(target.reshape(-1), source.reshape(-1).roll(distance))
