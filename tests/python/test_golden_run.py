@@ -1,8 +1,10 @@
 """Golden end-to-end runs on the host target: a captured example becomes a verified program, and its ModelNew stands in for the original module."""
 
+import ctypes
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -45,3 +47,6 @@ def test_example_becomes_a_verified_drop_in(example, tmp_path):
         torch.testing.assert_close(drop_in.state_dict()[name], tensor, rtol=1e-5, atol=1e-6)
     with pytest.raises(RuntimeError, match="must be"):
         drop_in(torch.zeros(1))
+    # A process may hold many programs: each is a library of its own, and none may need thread-local memory reserved at start.
+    for k in range(40):
+        ctypes.CDLL(shutil.copy(out / "program_host.so", tmp_path / f"program_{k}.so"))
