@@ -3,7 +3,8 @@
 The evaluator is imported from the checkout as it is. What happens around it:
   - packages that its modules import but that evaluating never uses are replaced while it is imported, if they are missing;
   - its torch.allclose calls are watched, because it reports an error's size only when the comparison fails;
-  - with "inputs_on_device" its loaders give back functions that build inputs and modules on the device, under the same seeds.
+  - with "inputs_on_device" its loaders give back functions that build inputs and modules on the device, under the same seeds, and one call
+    of ModelNew is traced ("device_ms": milliseconds in own, vendor and framework kernels).
 """
 
 import argparse
@@ -24,6 +25,8 @@ import traceback
 import types
 
 import torch
+
+from stitchcuda.device_share import Traced
 
 
 # Loading the evaluator ----------------------------------------------------------------------------------------------------------
@@ -158,6 +161,7 @@ class OnDevice:
     def __init__(self, evaluator, device, seed):
         self.evaluator, self.device, self.seed = evaluator, torch.device(device), seed
         self.model_on_cpu = False
+        self.traced = None  # the ModelNew whose call is traced
 
     @contextlib.contextmanager
     def applied(self):
@@ -175,7 +179,7 @@ class OnDevice:
 
         def load_custom(*args, **kwargs):
             model = originals[names[1]](*args, **kwargs)
-            return None if model is None else self.construct(model)
+            return None if model is None else self.trace(self.construct(model))
 
         setattr(self.evaluator, names[0], load_original)
         setattr(self.evaluator, names[1], load_custom)
@@ -184,6 +188,14 @@ class OnDevice:
         finally:
             for n, f in originals.items():
                 setattr(self.evaluator, n, f)
+
+    def trace(self, build):
+        def make(*args, **kwargs):
+            module = build(*args, **kwargs)
+            if self.device.type == "cuda":
+                self.traced = Traced(module)
+            return module
+        return make
 
     def construct(self, kind):
         def build(*args, **kwargs):
@@ -228,10 +240,13 @@ def evaluate(evaluator, request, device):
     known = inspect.signature(evaluator.eval_kernel_against_ref).parameters
     options = {k: v for k, v in wanted.items() if k in known}
     comparisons = Comparisons()
-    around = OnDevice(evaluator, device, request["seed"]).applied() if request["inputs_on_device"] else contextlib.nullcontext()
-    with comparisons.watch(), around:
+    on_device = OnDevice(evaluator, device, request["seed"]) if request["inputs_on_device"] else None
+    with comparisons.watch(), on_device.applied() if on_device else contextlib.nullcontext():
         record = evaluator.eval_kernel_against_ref(original, custom_source(request["folder"]), **options)
-    return result_of(record, comparisons, request["trials"])
+    result = result_of(record, comparisons, request["trials"])
+    if on_device and on_device.traced:
+        result["device_ms"] = on_device.traced.shares
+    return result
 
 
 def result_of(record, comparisons, trials):
