@@ -1,6 +1,7 @@
 """Many captures in one run: PyTorch is imported once, and each program is captured in a forked child, so that a crash, a
 hang, a changed global setting or a leak of one of them touches no other."""
 
+import ctypes
 import json
 import os
 import select
@@ -15,14 +16,24 @@ from . import program
 
 def run(options, emit):
     """Emits one result a target, in order, each with "target". Exit code 0 only if all succeeded."""
+    items = _items(options)
     torch.set_num_threads(1)  # no thread may run in the parent when it forks
     _warm_up()
     failures = 0
-    for target in options.targets:
+    for target, out in items:
         started = time.monotonic()
-        outcome = _in_child(target, _out_folder(options.out, target), options)
+        outcome = _in_child(target, out, options)
         failures += emit({"target": target, **outcome, "wall_seconds": round(time.monotonic() - started, 3)})
     return 1 if failures else 0
+
+
+def _items(options):
+    """(target, bundle to write) of each program; --list holds one JSON object a line: {"target", "out"}."""
+    items = [(target, _out_folder(options.out, target)) for target in options.targets]
+    if options.list:
+        with open(options.list, encoding="utf-8") as f:
+            items += [(item["target"], item["out"]) for item in map(json.loads, f)]
+    return items
 
 
 def _out_folder(out, target):
@@ -54,9 +65,20 @@ def _in_child(target, out, options):
     os.close(write_end)
     text, finished = _read(read_end, options.timeout)
     os.close(read_end)
-    if not finished:
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
+    _kill_group(pid)  # what the program itself started must not outlive it
+    _, status, usage = os.wait4(pid, 0)
+    outcome = _outcome(target, text, finished, status, options)
+    return {**outcome, "max_rss_bytes": usage.ru_maxrss * 1024}
+
+
+def _kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _outcome(target, text, finished, status, options):
     if not finished:
         return _error("bad_input", f"Capture of {os.path.basename(target)} did not finish in {options.timeout:g} s; the program may wait "
                                    "for something, or needs a longer --timeout.")
@@ -73,6 +95,7 @@ def _error(kind, message):
 
 def _child(target, out, options, write_end):
     os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ends with the parent
     outcome = program.capture_guarded(target, out, options)
     data = json.dumps(outcome).encode()
     while data:

@@ -12,7 +12,7 @@ import sys
 
 def parser():
     p = argparse.ArgumentParser(prog="python -m stitchcuda.capture", description=__doc__.splitlines()[0])
-    p.add_argument("targets", nargs="+", help="a KernelBench-style .py file, module:callable, or a .pt2 file")
+    p.add_argument("targets", nargs="*", help="a KernelBench-style .py file, module:callable, or a .pt2 file")
     p.add_argument("-o", "--out", default="", help="the .stitch folder to write (with --batch: the folder that holds them)")
     p.add_argument("--inputs", help="with module:callable, the module attribute that gives example inputs")
     p.add_argument("--seed", type=int, default=42, help="seed of weights and inputs (default 42)")
@@ -23,6 +23,7 @@ def parser():
     p.add_argument("--train-dropout", choices=["refuse", "input"], default="refuse",
                    help="active dropout: refuse, or make its random mask an input of the program")
     p.add_argument("--batch", action="store_true", help="many targets, each in a process of its own; one result line each")
+    p.add_argument("--list", default="", help='with --batch: a file of more targets, one {"target": ..., "out": X.stitch} a line')
     p.add_argument("--timeout", type=float, default=300, help="with --batch: seconds for one target (default 300)")
     p.add_argument("--result-file", default="", help="where the result goes (default: stdout)")
     return p
@@ -58,6 +59,8 @@ def main(argv=None):
     if options.batch:
         from . import batch
         return batch.run(options, lambda outcome: emit(channel, outcome))
+    if not options.targets:
+        return emit(channel, {"error": {"kind": "bad_input", "message": "No program is named; give FILE.py, module:callable or FILE.pt2.", "detail": ""}})
     if len(options.targets) > 1:
         return emit(channel, {"error": {"kind": "bad_input", "message": "Several programs need --batch.", "detail": ""}})
     from . import program

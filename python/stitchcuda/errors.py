@@ -17,9 +17,10 @@ class CaptureError(Exception):
         self.kind = kind
         self.message = message
         self.detail = detail
+        self.aten_ops = []  # of the exported program, where it came that far
 
     def as_json(self):
-        return {"kind": self.kind, "message": self.message, "detail": self.detail}
+        return {"kind": self.kind, "message": self.message, "detail": self.detail, "aten_ops": self.aten_ops}
 
 
 def is_user_file(file):

@@ -175,6 +175,12 @@ def functional(program):
         return Exported(_functional(program))
 
 
+def aten_ops(exported):
+    """Names of the distinct operators, "aten.linear.default", of an exported program, nested graphs included."""
+    modules = [m for m in exported.program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return sorted({str(n.target) for m in modules for n in m.graph.nodes if isinstance(n.target, torch._ops.OpOverload)})
+
+
 def explain(error):
     """The failure of an export as one sentence for the user."""
     name, text, detail = type(error).__name__, str(error), detail_of(error)
@@ -211,6 +217,7 @@ class Captured:
         self.graph = None
         self.weights = {}
         self.random_inputs = {}
+        self.aten_ops = []
         self.input_spec = None
         self.output_spec = None
         self.input_made = []

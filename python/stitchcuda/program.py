@@ -9,7 +9,7 @@ import torch.utils._pytree as pytree
 
 from . import bundle, cost, problem as problems, reference
 from .errors import CaptureError, at_line, detail_of, one_line
-from .export import export, functional, lower_program, positional, state_tensors
+from .export import aten_ops, export, functional, lower_program, positional, state_tensors
 from .generators import Made, Watch
 
 _AUTO_WEIGHT_BYTES = 4 << 30
@@ -57,7 +57,7 @@ def capture(target, out, options):
     gc.collect()
     return {"name": problem.name, "nodes": len(graph.nodes), "inputs": len(graph.inputs), "weights": len(graph.weights),
             "outputs": len(graph.outputs), "bytes": moved, "flops": flops, "has_weights": real, "expected": bool(expected),
-            "random_inputs": list(captured.random_inputs), "ops": sorted({n.op for n in graph.nodes}),
+            "random_inputs": list(captured.random_inputs), "ops": sorted({n.op for n in graph.nodes}), "aten_ops": captured.aten_ops,
             "seconds": round(time.monotonic() - started, 3)}
 
 
@@ -67,7 +67,7 @@ def _export(problem, options):
     if problem.program is not None:
         progress("reading the exported program")
         exported = functional(problem.program)
-        return problem.build(options.seed), lower_program(exported, {}, allow_dropout_input=dropout), not options.no_weights
+        return problem.build(options.seed), _lower(exported, {}, dropout), not options.no_weights
     mode, watch = problems.new_fake_mode(), Watch()
     module = problems.build_fake(problem, mode, options.seed, watch)
     real = not options.no_weights and (options.weights or module is None or _weight_bytes(module) <= _AUTO_WEIGHT_BYTES)
@@ -83,10 +83,22 @@ def _export(problem, options):
     progress("exporting")
     exported = export(module, args, kwargs)
     progress("lowering")
-    captured = lower_program(exported, first_names(module), allow_dropout_input=dropout)
+    captured = _lower(exported, first_names(module), dropout)
     captured.input_made = [inputs_made.get(id(v)) for v in leaves]
     captured.weight_made = made
     return module, captured, real
+
+
+def _lower(exported, names, dropout):
+    """The captured program, which also knows the ATen operators met; an operator that cannot be lowered is met all the same."""
+    ops = aten_ops(exported)
+    try:
+        captured = lower_program(exported, names, allow_dropout_input=dropout)
+    except CaptureError as error:
+        error.aten_ops = ops
+        raise
+    captured.aten_ops = ops
+    return captured
 
 
 def _weight_bytes(module):

@@ -31,6 +31,15 @@ ErrorKind kind_from_name(const std::string& kind) {
 
 std::string tail(const std::string& text, size_t bytes) { return text.size() > bytes ? text.substr(text.size() - bytes) : text; }
 
+// An answer that is valid JSON: {"ok": true, ...} or {"error": {...}}.
+Status outcome_of(const Json& j) {
+  if (j.contains("ok")) return {};
+  if (!j.contains("error")) return fail(ErrorKind::bad_input, "The capture worker's answer was overwritten by the program; it must not write to files it does not know.");
+  const Json& e = j.at("error");
+  const auto text = [&](const char* key, const char* otherwise) { return get_string(e, key, "").value_or(otherwise); };
+  return tl::make_unexpected(Error{kind_from_name(text("kind", "internal")), text("message", "Capture failed."), text("detail", "")});
+}
+
 // The worker's answer arrives on a descriptor of its own, so that the user's program can print what it likes.
 Status read_answer(const std::string& answer, const ProcessResult& r) {
   if (r.timed_out) return fail(ErrorKind::bad_input, "Capture did not finish in {:.0f} s; the program hangs while it is built or exported.", r.wall_seconds);
@@ -41,11 +50,16 @@ Status read_answer(const std::string& answer, const ProcessResult& r) {
     return tl::make_unexpected(std::move(e));
   }
   STITCH_TRY(const Json j, parse_json(answer, "The capture worker's answer"));
-  if (j.contains("ok")) return {};
-  if (!j.contains("error")) return fail(ErrorKind::bad_input, "The capture worker's answer was overwritten by the program; it must not write to files it does not know.");
-  const Json& e = j.at("error");
-  const auto text = [&](const char* key, const char* otherwise) { return get_string(e, key, "").value_or(otherwise); };
-  return tl::make_unexpected(Error{kind_from_name(text("kind", "internal")), text("message", "Capture failed."), text("detail", "")});
+  return outcome_of(j);
+}
+
+ProcessSpec worker_spec(const std::string& python) {
+  ProcessSpec spec;
+  spec.argv = {python, "-m", "stitchcuda.capture"};
+  const char* path = std::getenv("PYTHONPATH");
+  spec.environment["PYTHONPATH"] = (source_root() / "python").string() + (path && *path ? std::string(":") + path : "");
+  spec.environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  return spec;
 }
 
 }  // namespace
@@ -72,16 +86,13 @@ Result<ir::Bundle> capture(const CaptureOptions& options, const Progress& progre
   STITCH_TRY(const std::string python, find_python());
   STITCH_TRY(const TempFolder scratch, TempFolder::create("capture"));
   const fs::path answer_file = scratch.path() / "answer.json";
-  ProcessSpec spec;
-  spec.argv = {python, "-m", "stitchcuda.capture", options.target, "-o", fs::absolute(options.out).string(), "--seed", std::to_string(options.seed),
-               "--cases", std::to_string(options.cases), "--result-file", answer_file.string()};
+  ProcessSpec spec = worker_spec(python);
+  spec.argv.insert(spec.argv.end(), {options.target, "-o", fs::absolute(options.out).string(), "--seed", std::to_string(options.seed), "--cases",
+                                     std::to_string(options.cases), "--result-file", answer_file.string()});
   if (options.expected) spec.argv.insert(spec.argv.end(), {"--expected", *options.expected ? "yes" : "no"});
   if (options.dropout_as_input) spec.argv.insert(spec.argv.end(), {"--train-dropout", "input"});
   if (options.no_weights) spec.argv.push_back("--no-weights");
   if (!options.inputs_attribute.empty()) spec.argv.insert(spec.argv.end(), {"--inputs", options.inputs_attribute});
-  const char* path = std::getenv("PYTHONPATH");
-  spec.environment["PYTHONPATH"] = (source_root() / "python").string() + (path && *path ? std::string(":") + path : "");
-  spec.environment["PYTHONDONTWRITEBYTECODE"] = "1";
   spec.timeout = std::chrono::minutes(30);
   spec.on_stderr_line = [&](std::string_view line) {
     constexpr std::string_view mark = "progress: ";
@@ -90,6 +101,52 @@ Result<ir::Bundle> capture(const CaptureOptions& options, const Progress& progre
   STITCH_TRY(const ProcessResult result, run_process(spec));
   STITCH_CHECK_OK(read_answer(read_file(answer_file).value_or(""), result));
   return ir::read_bundle(options.out);
+}
+
+namespace {
+
+BatchResult batch_result(const Json& j) {
+  BatchResult r;
+  r.status = outcome_of(j);
+  r.seconds = get_number(j, "wall_seconds", "").value_or(0);
+  r.max_rss_bytes = static_cast<uint64_t>(get_integer(j, "max_rss_bytes", "").value_or(0));
+  const Json& holder = j.contains("error") ? j.at("error") : j;
+  if (const auto ops = get_array(holder, "aten_ops", ""))
+    for (const Json& op : **ops)
+      if (op.is_string()) r.aten_ops.push_back(op.get<std::string>());
+  return r;
+}
+
+}  // namespace
+
+Status capture_batch(const std::vector<BatchItem>& items, const BatchOptions& options, const std::function<void(size_t, BatchResult)>& on_result) {
+  STITCH_TRY(const std::string python, find_python());
+  STITCH_TRY(const TempFolder scratch, TempFolder::create("capture"));
+  const fs::path list = scratch.path() / "targets.jsonl";
+  // A process that ends before its list does gives up the item in hand; the next process goes on behind it.
+  for (size_t done = 0; done < items.size();) {
+    std::string lines;
+    for (size_t i = done; i < items.size(); ++i) lines += dump(Json{{"target", items[i].target}, {"out", fs::absolute(items[i].out).string()}}, -1) + "\n";
+    STITCH_CHECK_OK(write_file(list, lines));
+    ProcessSpec spec = worker_spec(python);
+    spec.argv.insert(spec.argv.end(), {"--batch", "--list", list.string(), "--no-weights", "--seed", std::to_string(options.seed), "--train-dropout",
+                                       options.dropout_as_input ? "input" : "refuse", "--timeout", std::to_string(options.timeout.count())});
+    spec.timeout = options.timeout * static_cast<int64_t>(items.size() - done) + std::chrono::minutes(10);  // PyTorch itself may take long to load
+    Status unusable;  // an answer about no program: this Python cannot capture at all
+    spec.on_stdout_line = [&](std::string_view line) {
+      const auto j = parse_json(line, "The capture worker's answer");
+      if (!j) return;
+      if (!j->contains("target")) unusable = outcome_of(*j);
+      else if (done < items.size() && get_string(*j, "target", "").value_or("") == items[done].target) {
+        on_result(done, batch_result(*j));
+        ++done;
+      }
+    };
+    STITCH_TRY(const ProcessResult r, run_process(spec));
+    STITCH_CHECK_OK(unusable);
+    if (done < items.size()) on_result(done++, {read_answer("", r)});
+  }
+  return {};
 }
 
 }  // namespace stitch::capture

@@ -27,7 +27,8 @@ void remove_made(const fs::path& folder, const fs::path& first_made) {
   }
 }
 
-// Names that write_file and the capture give to what is not yet in place; its writer is dead, for the folder is locked.
+}  // namespace
+
 void remove_half_written(const fs::path& folder) {
   std::error_code ec;
   std::vector<fs::path> dead;
@@ -37,8 +38,6 @@ void remove_half_written(const fs::path& folder) {
   }
   for (const fs::path& p : dead) remove_tree(p);
 }
-
-}  // namespace
 
 Result<OutFolder> OutFolder::open(const fs::path& folder) {
   OutFolder out;

@@ -12,6 +12,9 @@
 
 namespace stitch::loop {
 
+// Removes the hidden names that write_file and the capture give to what is not yet in place. Only where their writer is dead: in a locked folder.
+void remove_half_written(const std::filesystem::path& folder);
+
 class OutFolder {
  public:
   // Refuses a folder with other people's files: a run replaces kernels.cu, include/ and more.

@@ -1,6 +1,6 @@
 #include "loop/pipeline.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -10,12 +10,10 @@
 #include "build/compiler.h"
 #include "build/toolkit.h"
 #include "capture/capture.h"
-#include "code/coder.h"
 #include "ir/bundle.h"
 #include "loop/machine.h"
 #include "loop/out_folder.h"
-#include "plan/plan.h"
-#include "plan/prepare.h"
+#include "loop/program.h"
 #include "run/candidate.h"
 #include "run/host/build_program.h"
 #include "verify/verify.h"
@@ -58,16 +56,6 @@ class Run {
     }
     return &*bundle_;
   }
-  // The graph as planned, and the plan from its file: the way a resumed run continues.
-  Status load_plan() {
-    STITCH_TRY(const ir::Bundle* b, bundle());
-    STITCH_TRY(graph_, plan::prepare(b->graph));
-    STITCH_TRY(const std::string text, read_file(o_.out / "plan.json"));
-    STITCH_TRY(const Json j, parse_json(text, "plan.json"));
-    STITCH_TRY(plan_, plan::from_json(graph_, j));
-    return {};
-  }
-
   Result<StepResult> capture(const StepContext& c) {
     if (is_bundle()) {
       STITCH_TRY(const ir::Bundle* b, bundle());
@@ -104,34 +92,26 @@ class Run {
 
   Result<StepResult> plan(const StepContext& c) {
     STITCH_TRY(const ir::Bundle* b, bundle());
-    STITCH_TRY(graph_, plan::prepare(b->graph));
     STITCH_TRY(const hw::Device device, hw::find_device(o_.device));
     plan::PlanOptions options{device, o_.precision};
     options.fuse = c.attempt == 1;  // a second attempt takes the plain road: one node, one task
-    STITCH_TRY(plan_, plan::plan_builtin(graph_, b->name, options));
-    STITCH_CHECK_OK(write_file(o_.out / "plan.json", dump(plan::to_json(graph_, plan_), 1) + "\n"));
-    return StepResult{fmt::format("{} tasks for {}, roofline floor {:.1f} us", plan_.tasks.size(), plan_.device, plan_.floor_us),
-                      dump(Json{{"tasks", plan_.tasks.size()}, {"floor_us", plan_.floor_us}}, -1), "", ""};
+    STITCH_TRY(planned_, plan_program(*b, options, o_.out));
+    const plan::Plan& p = planned_->plan;
+    return StepResult{fmt::format("{} tasks for {}, roofline floor {:.1f} us", p.tasks.size(), p.device, p.floor_us),
+                      dump(Json{{"tasks", p.tasks.size()}, {"floor_us", p.floor_us}}, -1), "", ""};
   }
 
   Result<StepResult> code(const StepContext& c) {
-    if (plan_.tasks.empty()) STITCH_CHECK_OK(load_plan());
     STITCH_TRY(const ir::Bundle* b, bundle());
+    if (!planned_) {  // a resumed run
+      STITCH_TRY(planned_, load_plan(*b, o_.out));
+    }
     code::CoderOptions options;
     options.precision = o_.precision;
     options.generic_only = c.attempt > 1;
-    STITCH_TRY(const code::Sources sources, code::code_builtin(graph_, plan_, options));
-    remove_tree(o_.out / "include");
-    for (const code::SourceFile& f : sources.files) STITCH_CHECK_OK(write_file(o_.out / f.name, f.text));
-    std::string reference;
-    if (!b->origin.file.empty()) reference = read_file(b->origin.file).value_or("");
-    STITCH_TRY(const std::string model, code::write_model_new(*b, reference, o_.out.string()));
-    STITCH_CHECK_OK(write_file(o_.out / "model_new.py", model));
-    size_t lines = 0;
-    for (const code::SourceFile& f : sources.files)
-      if (f.name == "kernels.cu" || f.name == "program.cpp") lines += static_cast<size_t>(std::count(f.text.begin(), f.text.end(), '\n'));
-    return StepResult{fmt::format("kernels.cu and program.cpp, {} lines, workspace {} bytes", lines, sources.workspace_bytes),
-                      dump(Json{{"lines", lines}, {"link_libs", sources.link_libs}}, -1), "", ""};
+    STITCH_TRY(const Written w, write_program(*b, *planned_, options, o_.out));
+    return StepResult{fmt::format("kernels.cu and program.cpp, {} lines, workspace {} bytes", w.lines, w.workspace_bytes),
+                      dump(Json{{"lines", w.lines}, {"link_libs", w.link_libs}}, -1), "", ""};
   }
 
   Result<StepResult> build(const StepContext& c) {
@@ -196,8 +176,7 @@ class Run {
   const RunOptions& o_;
   bool gpu_;
   std::optional<ir::Bundle> bundle_;
-  ir::Graph graph_;
-  plan::Plan plan_;
+  std::optional<Planned> planned_;
 };
 
 // Identifies what is asked for: a run is resumed only if this is the same.

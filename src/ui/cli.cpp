@@ -54,6 +54,47 @@ void add_capture(CLI::App& app, Command& chosen) {
   });
 }
 
+void add_verify(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<VerifyArguments>();
+  CLI::App* c = app.add_subcommand("verify", "Check a built program against its PyTorch program");
+  c->add_option("candidate", options->candidate, "program.so, or the folder that holds it")->required();
+  c->add_option("--bundle", options->bundle, "The captured program (default: program.stitch in the candidate's folder)");
+  c->add_option("--source", options->source, "The PyTorch file (default: the one the bundle names); needed on a GPU");
+  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
+  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  c->add_option("--trials", options->trials, "Random input sets")->check(CLI::Range(5, 1000));
+  c->add_option("--timed-calls", options->timed_calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
+  c->add_option("--seed", options->seed, "Seed of the random inputs (default: a fresh one, recorded in the verdict)");
+  c->add_option("--out", options->out, "Write the verdict to this file too");
+  c->add_flag("--json", options->json, "Print the verdict as the last line of stdout");
+  c->callback([&chosen, options] { chosen = [options] { return verify_command(*options); }; });
+}
+
+void add_suite(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<SuiteArguments>();
+  CLI::App* suite = app.add_subcommand("suite", "Many problems in one run");
+  suite->require_subcommand(1);
+  CLI::App* c = suite->add_subcommand("kernelbench", "The problems of KernelBench: a row each, and a summary");
+  c->add_option("--kernelbench-root", options->root, "A checkout of KernelBench")->required();
+  c->add_option("--level", options->levels, "Level, or several: 1,2,3")->required()->delimiter(',')->check(CLI::Range(1, 9));
+  c->add_option("--problems", options->problems, "Only these, by number: 1,5-9");
+  c->add_option("--step", options->step, "The last step to do")->check(CLI::IsMember({"capture", "plan", "code", "build", "verify"}));
+  c->add_option("--out", options->out, "Output folder: a folder a problem, suite.json and suite.md")->required();
+  c->add_option("--jobs", options->jobs, "Problems at a time (default: one per core)")->check(CLI::Range(1, 1024));
+  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
+  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  c->add_option("--device", options->device, "Device description used for planning");
+  c->add_option("--seed", options->seed, "Seed of weights and inputs");
+  c->add_option("--trials", options->trials, "Random input sets of a verification")->check(CLI::Range(5, 1000));
+  c->add_option("--gpu-jobs", options->gpu_jobs, "Problems verified at a time on one GPU")->check(CLI::Range(1, 64));
+  c->add_option("--capture-timeout", options->capture_timeout, "Seconds for the capture of one problem")->check(CLI::Range(1, 86400));
+  c->add_option("--verify-timeout", options->verify_timeout, "Seconds for the verification of one problem")->check(CLI::Range(1, 86400));
+  c->add_flag("--no-kernelbench-eval", options->no_kernelbench_eval, "Leave KernelBench's own evaluator out of the verify step");
+  c->add_flag("--fresh", options->fresh, "Start over instead of keeping what an earlier run finished");
+  c->add_flag("--json", options->json, "Print the summary as the last line of stdout");
+  c->callback([&chosen, options] { chosen = [options] { return suite_command(*options); }; });
+}
+
 void add_rest(CLI::App& app, Command& chosen) {
   auto json = std::make_shared<bool>(false);
   CLI::App* doctor = app.add_subcommand("doctor", "What is on this machine and what is lost without it");
@@ -87,6 +128,8 @@ int main_entry(int argc, char** argv) {
   Command chosen;
   add_run(app, chosen);
   add_capture(app, chosen);
+  add_verify(app, chosen);
+  add_suite(app, chosen);
   add_rest(app, chosen);
   try {
     app.parse(argc, argv);

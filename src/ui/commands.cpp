@@ -31,13 +31,6 @@ int exit_code(ErrorKind kind) {
   return 5;
 }
 
-// One sentence on stderr; evidence only on request, because it is long.
-int report_error(const Error& e) {
-  print_error(e.message);
-  if (!e.detail.empty()) log_debug("{}", e.detail);
-  return exit_code(e.kind);
-}
-
 std::string default_out(const std::string& input) {
   std::string name = fs::path(input).stem().string();
   if (const size_t colon = input.rfind(':'); colon != input.npos && !fs::exists(input)) name = input.substr(colon + 1);
@@ -104,6 +97,12 @@ void print_error(std::string message) {
   // Paths, flags and a program's own exceptions may hold anything.
   std::replace_if(message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   std::fprintf(stderr, "stitchcuda: %s\n", message.c_str());
+}
+
+int report_error(const Error& e) {
+  print_error(e.message);
+  if (!e.detail.empty()) log_debug("{}", e.detail);  // evidence is long
+  return exit_code(e.kind);
 }
 
 int run_command(const RunArguments& a) {

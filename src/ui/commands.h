@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
+
+#include "base/result.h"
 
 namespace stitch::ui {
 
@@ -13,6 +16,8 @@ std::string version();
 
 // "stitchcuda: MESSAGE" on stderr, always one line.
 void print_error(std::string message);
+// The error's sentence as print_error gives it; its evidence with STITCHCUDA_LOG=debug. Returns the exit code of its kind.
+int report_error(const Error&);
 
 struct RunArguments {
   std::string input, out, target = "auto", precision = "default", device = "h200", inputs_attribute;
@@ -29,6 +34,23 @@ struct CaptureArguments {
   bool expected = false, expected_given = false, no_weights = false;
 };
 int capture_command(const CaptureArguments&);
+
+struct VerifyArguments {
+  std::string candidate, bundle, source, out, target = "auto", precision = "default";
+  int trials = 5, timed_calls = 60;
+  uint64_t seed = 0;
+  bool json = false;
+};
+int verify_command(const VerifyArguments&);
+
+struct SuiteArguments {
+  std::string root, problems, step = "build", out, target = "auto", precision = "default", device = "h200";
+  std::vector<int> levels;
+  int jobs = 0, gpu_jobs = 4, trials = 5, capture_timeout = 300, verify_timeout = 1800;
+  int64_t seed = 42;
+  bool fresh = false, json = false, no_kernelbench_eval = false;
+};
+int suite_command(const SuiteArguments&);
 
 int doctor_command(bool json);
 int runs_list_command(int limit);

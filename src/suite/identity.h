@@ -1,0 +1,20 @@
+#pragma once
+// Which product, on which machine: what makes a figure repeatable and decides whether an artefact of an earlier run still stands.
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace stitch::suite {
+
+struct Identity {
+  std::string capture;  // content hash of the Python package and of the Python that runs it
+  std::string product;  // of this program, its kernel and header sources and `capture`
+};
+Result<Identity> product_identity();
+
+std::string commit_of_source();   // "0123abcd...", with "-dirty" for a changed tree; "unknown" outside a repository
+Json describe_machine();          // {cpu, cores, memory_bytes, gpus: [names]}
+
+}  // namespace stitch::suite
