@@ -57,12 +57,12 @@ __global__ void __launch_bounds__(256) moments_kernel(const T* __restrict__ x, M
 #pragma unroll
       for (int i = 0; i < Width; ++i) {
         value[u * Width + i] = inside ? static_cast<C>(widen(v[i])) : C(0);
-        sum += value[u * Width + i];
+        sum += inside ? value[u * Width + i] - value[0] : C(0);  // relative to one value, so that equal ones have exactly their mean
       }
       count += inside ? Width : 0;
     }
     if (count == 0) continue;
-    Moments<C> part{count, sum / count, C(0)};
+    Moments<C> part{count, value[0] + sum / count, C(0)};
 #pragma unroll
     for (int i = 0; i < kUnroll * Width; ++i) {
       const C d = value[i] - part.mean;

@@ -66,10 +66,11 @@ struct Moments {
   // Several elements at once: their own moments first, so that there is one division for all of them.
   template <int N>
   STITCH_DEVICE void add(const C (&x)[N]) {
+    // Relative to one of them: the mean of equal values is that value, so that a constant row has variance 0 and normalises to 0.
     Moments part{C(N), C(0), C(0)};
 #pragma unroll
-    for (int i = 0; i < N; ++i) part.mean += x[i];
-    part.mean /= C(N);
+    for (int i = 1; i < N; ++i) part.mean += x[i] - x[0];
+    part.mean = x[0] + part.mean / C(N);
 #pragma unroll
     for (int i = 0; i < N; ++i) part.m2 += op::square(x[i] - part.mean);
     *this = combine(*this, part);

@@ -76,7 +76,26 @@ def _composites_of(program):
         setattr(implementation, name, original)
 
 
+def _merge_shared_state(program):
+    """A tensor that the module holds under several names becomes one input: PyTorch 2.11 cannot decompose a program that changes
+    such a tensor ("expected compiled_fn to be GraphModule")."""
+    graph, signature, first = program.graph_module.graph, program.graph_signature, {}
+    holes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
+    for spec in list(signature.input_specs):
+        tensor = program.state_dict.get(spec.target, program.constants.get(spec.target)) if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) else None
+        if tensor is None:
+            continue
+        kept = first.setdefault((id(tensor), spec.kind), spec)
+        if kept is not spec:
+            holes[spec.arg.name].replace_all_uses_with(holes[kept.arg.name])
+            graph.erase_node(holes[spec.arg.name])
+            signature.input_specs.remove(spec)
+            program.state_dict.pop(spec.target, None)
+    program.graph_module.recompile()
+
+
 def _functional(program):
+    _merge_shared_state(program)
     with _composites_of(program):
         return program.run_decompositions({})
 

@@ -116,11 +116,20 @@ Status check_spec(const Json& spec, size_t tensors, const std::string& what) {
   return {};
 }
 
+// The tuple of positional arguments, with keyword arguments beside it where there are any.
+Status check_input_spec(const Json& spec, size_t tensors, const std::string& what) {
+  if (!spec.is_object() || !spec.contains("kwargs")) return check_spec(spec, tensors, what);
+  Json positional = spec;
+  positional.erase("kwargs");
+  STITCH_CHECK_OK(check_spec(positional, tensors, what));
+  return check_spec(Json{{"dict", spec.at("kwargs")}}, tensors, what);
+}
+
 Status read_specs(const Json& j, const std::string& file, Bundle& b) {
   b.input_spec = j.value("input_spec", Json());
   b.output_spec = j.value("output_spec", Json());
   const auto user = static_cast<size_t>(std::count_if(b.graph.outputs.begin(), b.graph.outputs.end(), [](const Output& o) { return o.kind == Output::Kind::user; }));
-  if (!b.input_spec.is_null()) STITCH_CHECK_OK(check_spec(b.input_spec, b.inputs.size(), fmt::format("\"input_spec\" in {}", file)));
+  if (!b.input_spec.is_null()) STITCH_CHECK_OK(check_input_spec(b.input_spec, b.inputs.size(), fmt::format("\"input_spec\" in {}", file)));
   if (!b.output_spec.is_null()) STITCH_CHECK_OK(check_spec(b.output_spec, user, fmt::format("\"output_spec\" in {}", file)));
   return {};
 }

@@ -39,7 +39,7 @@ Program sample() {
   p.bundle.weights = {{"fc.weight", {DType::f32, {3, 3}}, {}, true}, {"mask", {DType::f32, {3}}, {}, false}};
   p.bundle.origin = {"model.py", std::string(64, 'a'), "kernelbench", "2.11.0", 42};
   p.bundle.precision.allow_tf32_matmul = true;
-  p.bundle.input_spec = Json::parse(R"({"tuple":[{"tensor":0},{"dict":{"index":{"tensor":1},"scale":{"value":2.5}}}]})");
+  p.bundle.input_spec = Json::parse(R"({"tuple":[{"tensor":0},{"dict":{"index":{"tensor":1},"scale":{"value":2.5}}}],"kwargs":{"flag":{"value":true},"again":{"tensor":1}}})");
   p.bundle.output_spec = Json::parse(R"({"list":[{"tensor":0},{"value":null}]})");
   p.weights = {make_tensor("fc.weight", {DType::f32, {3, 3}}), make_tensor("mask", {DType::f32, {3}})};
   set(p.weights[0], 4, 0.5);
@@ -142,7 +142,8 @@ TEST_F(BundleTest, ProgramJsonMistakesAreNamed) {
 
 TEST_F(BundleTest, ArgumentTreesAreChecked) {
   for (const char* bad : {R"({"tensor":2})", R"({"tensor":-1})", R"({"tensor":"0"})", R"({"tuple":{"tensor":0}})", R"({"dict":[{"tensor":0}]})", R"({"set":[]})", "[]", "{}",
-                          R"({"value":[1]})", R"({"tensor":0,"value":1})", R"({"list":[{"tuple":[{"tensor":9}]}]})"})
+                          R"({"value":[1]})", R"({"tensor":0,"value":1})", R"({"list":[{"tuple":[{"tensor":9}]}]})",
+                          R"({"tuple":[],"kwargs":[]})", R"({"tuple":[],"kwargs":{"x":{"tensor":2}}})", R"({"kwargs":{}})"})
     EXPECT_THAT(error_after([&](Json& j) { j["input_spec"] = Json::parse(bad); }), HasSubstr("\"input_spec\" in")) << bad;
   // Outputs are counted without the mutated buffers.
   EXPECT_THAT(error_after([](Json& j) { j["output_spec"] = {{"tensor", 1}}; }), HasSubstr("\"output_spec\" in"));

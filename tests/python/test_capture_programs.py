@@ -481,3 +481,19 @@ def get_inputs():
     return [torch.rand(2000, 2000)]
 """)
     assert content["cases"] == [] and content["has_weights"] is True
+
+
+def test_state_under_two_names_that_changes(tmp_path):
+    content, _ = captured(tmp_path, """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(5)
+        self.also = self.norm
+    def forward(self, x):
+        return self.also(self.norm(x))
+def get_inputs():
+    return [torch.randn(6, 5)]
+""")
+    assert [w["name"] for w in content["weights"]] == ["norm.weight", "norm.bias", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+    assert [o.get("mutates_weight") for o in outputs(content)][1:] == ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
