@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import types
+import warnings
 import zlib
 
 import torch
@@ -192,6 +193,20 @@ class _Search:
             if not any(h and self.attempt(h) for h in halves):
                 return
 
+    def known_size(self, inner):
+        """An image size that the module repeats, with the one literal (a window) that must divide what becomes of it."""
+        for key in [k for k in self.outside() if k not in self.constants]:
+            same = [k for k in self.values if self.values[k] == self.values[key]]
+            for size in (64, 32):
+                if len(same) > 1 and self.values[key] > size:
+                    alone = {k: size for k in same}
+                    windows = [k for k, v in self.values.items() if not is_outside(k) and 5 <= v < SMALLEST_SCALED]
+                    if self.attempt(alone) or any(self.attempt({**alone, w: 4}) for w in windows):
+                        break
+        self.together(inner)
+        for value in sorted({self.value(k) for k in inner}, reverse=True):  # widths apart from numbers of heads
+            self.together([k for k in inner if self.value(k) == value])
+
     def run(self):
         self.batch()
         keys = self.outside()
@@ -203,6 +218,8 @@ class _Search:
             self.together(inner + keys)
             self.together(inner)
             self.sizes(keys)
+        if not self.now.fits():
+            self.known_size(inner)
         if not self.now.fits():  # heads, patches, layers too
             rest = [k for k, v in self.values.items() if is_outside(k) and v > 4]
             self.sizes(rest)
@@ -226,6 +243,7 @@ def run_for_real(file, constants):
 def shrink(file):
     """The Result for a problem file; the original constants where nothing smaller works."""
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # wrong guesses are expected
+    warnings.simplefilter("ignore")
     search = _Search(file)
     search.run()
     ordered = {k: search.constants[k] for k in search.values if search.constants.get(k, search.values[k]) != search.values[k]}
