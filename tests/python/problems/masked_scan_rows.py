@@ -1,4 +1,4 @@
-"""A masked scan along rows, normalised by the row's norm, with its largest place."""
+"""A masked scan along rows, normalised by the row's norm, and where the row is largest."""
 import torch
 import torch.nn as nn
 
@@ -11,7 +11,7 @@ class Model(nn.Module):
     def forward(self, x, keep):
         y = torch.cumsum(x * keep, dim=self.dim)
         y = y / torch.linalg.vector_norm(y, dim=self.dim, keepdim=True).clamp_min(1e-6)
-        return y.flip(self.dim), torch.argmax(y, dim=self.dim)
+        return y.flip(self.dim), torch.argmax(x, dim=self.dim)
 
 
 batch_size = 4096
