@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <map>
 #include <set>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "ir/ops.h"
 #include "plan/fusion.h"
+#include "plan/names.h"
 #include "plan/plan.h"
 #include "plan/task_io.h"
 
@@ -15,25 +14,6 @@ namespace {
 
 using ir::Graph;
 using ir::ValueRef;
-
-// "layer_norm_linear_gelu": the ops of a task in order, views left out, repeats counted once, at most four.
-std::string describe_ops(const Graph& g, const std::vector<int32_t>& nodes) {
-  std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (int32_t m : nodes) {
-    const ir::Node& n = g.nodes[static_cast<size_t>(m)];
-    if (n.op_name() == "view" || n.op_name() == "expand") continue;
-    std::string name(n.op_name());
-    if (name == "scaled_dot_product_attention") name = "attention";
-    if (seen.insert(name).second) names.push_back(std::move(name));
-  }
-  if (names.empty()) return "view";
-  if (names.size() > 4) {
-    names[3] = fmt::format("and_{}_more", names.size() - 3);
-    names.resize(4);
-  }
-  return fmt::format("{}", fmt::join(names, "_"));
-}
 
 std::string why(const Graph& g, const Task& t) {
   const auto count = static_cast<int>(t.nodes.size());
@@ -140,7 +120,7 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
     t.id = fmt::format("t{:02}", index);
     t.kind = group.kind;
     t.nodes = group.nodes;
-    t.name = fmt::format("{}_{}", t.id, describe_ops(g, t.nodes));
+    t.name = fmt::format("{}_{}", t.id, describe_nodes(g, t.nodes));
     io.fill(t);
     t.why = why(g, t);
     t.skills = skills_for(t.kind);

@@ -11,7 +11,6 @@
 #include "base/json_full.h"
 #include "base/parallel.h"
 #include "base/process.h"
-#include "capture/capture.h"
 #include "suite/gpus.h"
 
 namespace stitch::suite {
@@ -55,8 +54,7 @@ std::string cpu_name() {
 Result<Identity> product_identity() {
   Identity id;
   Sha256 capture, product;
-  STITCH_TRY(const std::string python, capture::find_python());
-  STITCH_CHECK_OK(add_folder(capture.field(python), source_root() / "python/stitchcuda"));
+  STITCH_CHECK_OK(add_folder(capture, source_root() / "python/stitchcuda"));
   id.capture = capture.hex();
   STITCH_TRY(const std::string program, sha256_of_file("/proc/self/exe"));
   product.field(id.capture).field(program);

@@ -9,7 +9,7 @@
 namespace stitch::suite {
 
 struct Identity {
-  std::string capture;  // content hash of the Python package and of the Python that runs it
+  std::string capture;  // content hash of the Python package
   std::string product;  // of this program, its kernel and header sources and `capture`
 };
 Result<Identity> product_identity();

@@ -252,6 +252,12 @@ ir::Graph sample_graph() {
 
 TEST(GeneratedProgram, EveryOpAgreesWithTheInterpreter) { EXPECT_TRUE(agrees_with_interpreter(sample_graph(), {}, 1)); }
 TEST(GeneratedProgram, EveryOpAgreesNodeByNodeWithGenericCode) { EXPECT_TRUE(agrees_with_interpreter(sample_graph(), {false, true}, 2)); }
+TEST(GeneratedProgram, AttentionWithWideHeadsAgrees) {
+  ir::GraphBuilder g;
+  const auto input = [&](const char* name, int64_t rows, int64_t width) { return g.input(name, {DType::f32, {2, 2, rows, width}}); };
+  g.output("out", g.op("scaled_dot_product_attention", {{"q", input("q", 5, 300)}, {"k", input("k", 7, 300)}, {"v", input("v", 7, 20)}, {"scale", 0.01}}));
+  EXPECT_TRUE(agrees_with_interpreter(g.graph(), {}, 3));
+}
 
 }  // namespace
 }  // namespace stitch::testing

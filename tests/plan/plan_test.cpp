@@ -4,6 +4,7 @@
 
 #include "base/json_full.h"
 #include "plan/fusion.h"
+#include "plan/names.h"
 #include "plan/prepare.h"
 
 namespace stitch::plan {
@@ -225,6 +226,83 @@ return %6 {name="output0"}
   int fills = 0;
   for (const ir::Node& n : prepared->nodes) fills += n.op_name() == "full";
   EXPECT_EQ(fills, 2);
+}
+
+TEST(Prepare, AttentionWithWideHeadsBecomesProducts) {
+  const auto prepared = prepare(parsed(R"(
+%0: f32[2,3,8,300] = input() {name="q"}
+%1: f32[2,3,9,300] = input() {name="k"}
+%2: f32[2,3,9,40] = input() {name="v"}
+%3: f32[2,3,8,40] = scaled_dot_product_attention(%0, %1, %2)
+return %3 {name="output0"}
+)"));
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  std::vector<std::string> ops;
+  for (const ir::Node& n : prepared->nodes) ops.emplace_back(n.op_name());
+  EXPECT_EQ(ops, (std::vector<std::string>{"input", "input", "input", "permute", "matmul", "mul", "softmax", "matmul"}));
+}
+
+TEST(Prepare, OtherAttentionStaysWhole) {
+  for (const char* text : {R"(
+%0: f32[2,8,256] = input() {name="q"}
+%1: f32[2,8,256] = scaled_dot_product_attention(%0, %0, %0)
+return %1 {name="output0"}
+)",
+                           R"(
+%0: f32[2,8,300] = input() {name="q"}
+%1: f32[2,8,300] = scaled_dot_product_attention(%0, %0, %0, is_causal=true)
+return %1 {name="output0"}
+)",
+                           R"(
+%0: f32[2,8,300] = input() {name="q"}
+%1: b8[8,8] = input() {name="mask"}
+%2: f32[2,8,300] = scaled_dot_product_attention(%0, %0, %0, %1)
+return %2 {name="output0"}
+)"}) {
+    const auto prepared = prepare(parsed(text));
+    ASSERT_TRUE(prepared) << prepared.error().message;
+    EXPECT_EQ(prepared->nodes.back().op_name(), "scaled_dot_product_attention");
+  }
+}
+
+std::string word_of_last(const char* text) {
+  const ir::Graph g = parsed(text);
+  return word_for(g, g.nodes.back());
+}
+
+TEST(Names, SayWhatANodeComputes) {
+  EXPECT_EQ(word_of_last("%0: f32[4,4] = input() {name=\"x\"}\n%1: f32[4,4] = pow(%0, 2)\nreturn %1 {name=\"o\"}\n"), "square");
+  EXPECT_EQ(word_of_last("%0: f32[4,4] = input() {name=\"x\"}\n%1: f32[4,4] = pow(%0, 2.5)\nreturn %1 {name=\"o\"}\n"), "pow");
+  EXPECT_EQ(word_of_last("%0: f32[4,4] = input() {name=\"x\"}\n%1: f32[4,1] = input() {name=\"y\"}\n%2: f32[4,1] = matmul(%0, %1)\nreturn %2 {name=\"o\"}\n"), "matvec");
+  EXPECT_EQ(word_of_last(R"(
+%0: f32[1,4,8,8] = input() {name="x"}
+%1: f32[4,1,3,3] = weight() {name="w"}
+%2: f32[1,4,6,6] = convolution(%0, %1, stride=[1,1], padding=[0,0], dilation=[1,1], output_padding=[0,0], groups=4)
+return %2 {name="o"}
+)"),
+            "depthwise_conv2d");
+  EXPECT_EQ(word_of_last(R"(
+%0: f32[1,4,8] = input() {name="x"}
+%1: f32[4,2,3] = weight() {name="w"}
+%2: f32[1,2,10] = convolution(%0, %1, stride=[1], padding=[0], dilation=[1], transposed=true, output_padding=[0], groups=1)
+return %2 {name="o"}
+)"),
+            "conv_transpose1d");
+}
+
+TEST(Names, OfManyNodesKeepTheReductions) {
+  const ir::Graph g = parsed(R"(
+%0: f32[4,8] = input() {name="x"}
+%1: f32[4,8] = neg(%0)
+%2: f32[4,8] = exp(%1)
+%3: f32[4,8] = abs(%2)
+%4: f32[4,8] = tanh(%3)
+%5: f32[4] = sum(%4, dims=[1])
+%6: f32[4] = log(%5)
+return %6 {name="o"}
+)");
+  EXPECT_EQ(describe_nodes(g, {1, 2, 5}), "neg_exp_sum");
+  EXPECT_EQ(describe_nodes(g, {1, 2, 3, 4, 5, 6}), "neg_exp_sum_and_3_more");
 }
 
 }  // namespace
