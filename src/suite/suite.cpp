@@ -61,7 +61,7 @@ Result<Row> resume(const Suite& s, const Problem& problem) {
   if (o.fresh) row = Row{problem};
   STITCH_TRY(row.sha256, sha256_of_file(problem.file));
   Sha256 capture, product;
-  capture.field(s.identity.capture).field(row.sha256).field(problem.file.string()).field(std::to_string(o.seed));
+  capture.field(s.identity.capture).field(row.sha256).field(std::to_string(o.seed));
   const std::string capture_key = capture.hex();
   product.field(s.identity.product).field(capture_key).field(o.device).field(hw::name_of(o.precision));
   const std::string product_key = product.hex();
