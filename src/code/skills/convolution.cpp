@@ -81,10 +81,11 @@ Result<TaskSource> write_direct(const TaskContext& context, const Layer& l) {
   return out;
 }
 
-// Memory for the library's algorithms (tiles of Winograd and FFT forms): a few times the tensors.
+// Memory for the library's algorithms: a few times the tensors. The tensor-core forms copy whole tensors to channels-last and back; with less they
+// are not on offer, and what is left is several times slower.
 size_t library_scratch(const Layer& l) {
   const double bytes = static_cast<double>((ir::numel(l.x) + ir::numel(l.w) + ir::numel(l.y)) * ir::size_of(l.dtype));
-  return (static_cast<size_t>(std::clamp(4 * bytes, double(1 << 20), double(256 << 20))) + 255) / 256 * 256;
+  return (static_cast<size_t>(std::clamp(2.5 * bytes, double(1 << 20), double(int64_t{8} << 30))) + 255) / 256 * 256;
 }
 
 // Forms that the library may have no algorithm for.
