@@ -101,11 +101,10 @@ class Reference:
             raise Refused(f"{os.path.basename(source)} has changed since the program was captured; capture it again.")
         self.found = found
         self.model = found.program.module() if found.kind == "pt2" else self.made_on_device(lambda: found.build(request["seed"]))
-        arguments = tuple(self.made_on_device(lambda: found.inputs(request["seed"])))
-        self.given = len(flatten(arguments))  # inputs after these are numbers that forward() draws at random
         # Only how the arguments nest is kept: their data may fill half of the device.
+        arguments = tuple(problem.fake_arguments(found, problem.new_fake_mode(), request["seed"])[0][0])
+        self.given = len(flatten(arguments))  # inputs after these are numbers that forward() draws at random
         self.template = replace_tensors(arguments, iter([torch.empty(0)] * self.given))
-        del arguments
         if self.given > len(self.inputs) or any(not i.get("random", True) for i in self.inputs[self.given:]):
             raise Refused(f"get_inputs() gives {self.given} tensors; the captured program has {len(self.inputs)}; capture it again.")
         if found.kind != "pt2":
@@ -116,7 +115,8 @@ class Reference:
         self.double = None
         self.runners, self.static = {}, None
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
-        return {"device": name, "torch": torch.__version__, "weights_replaced": replaced}
+        memory = torch.cuda.mem_get_info()[1] if self.device.type == "cuda" else 0
+        return {"device": name, "memory": memory, "torch": torch.__version__, "weights_replaced": replaced}
 
     def made_on_device(self, make):
         """The user's constructor or get_inputs(), run on the device where that works: gigabytes of random numbers take

@@ -66,7 +66,8 @@ size_t GpuSlots::acquire(uint64_t bytes) {
     for (size_t i = 0; i < slots_.size(); ++i) {
       const Slot& s = slots_[i];
       const bool fits = s.jobs == 0 || (s.jobs < jobs_per_gpu_ && s.used + bytes <= s.budget);
-      if (fits && (!found || s.used < slots_[best].used)) best = i, found = true;
+      const Slot& b = slots_[best];
+      if (fits && (!found || s.used < b.used || (s.used == b.used && s.jobs < b.jobs))) best = i, found = true;
     }
     return found;
   };

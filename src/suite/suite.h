@@ -31,6 +31,7 @@ struct SuiteOptions {
   std::string target = "auto";             // auto, host, cuda
   int gpu_jobs = 4;                        // problems at a time on one GPU
   int trials = 5;
+  double time_budget = 900;                // seconds of checking a problem after which special input sets are left out
   bool kernelbench_eval = true;            // KernelBench's own evaluator beside, on a GPU
   std::chrono::seconds verify_timeout{1800};
   std::filesystem::path program;           // the stitchcuda program, which verifies each problem in a process of its own

@@ -16,7 +16,7 @@ namespace {
 Result<std::string> key_of(const Suite& s, const Row& row) {
   Sha256 h;
   STITCH_TRY(const std::string library, sha256_of_file(s.folder(row) / (s.cuda ? "program.so" : "program_host.so")));
-  h.field(row.product_key).field(library).field(s.cuda ? "cuda" : "host").field(std::to_string(s.options.trials));
+  h.field(row.product_key).field(library).field(s.cuda ? "cuda" : "host").field(std::to_string(s.options.trials)).field(fmt::format("{}", s.options.time_budget));
   return h.hex();
 }
 
@@ -66,7 +66,7 @@ Status verify_one(Suite& s, Row& row, const std::string& gpu) {
   ProcessSpec spec;
   spec.argv = {s.options.program.string(), "verify", (folder / (s.cuda ? "program.so" : "program_host.so")).string(), "--bundle", s.bundle(row).string(),
                "--source", row.problem.file.string(), "--target", s.cuda ? "cuda" : "host", "--precision", std::string(hw::name_of(s.options.precision)),
-               "--trials", std::to_string(s.options.trials), "--timed-calls", "0", "--out", verdict.string()};
+               "--trials", std::to_string(s.options.trials), "--timed-calls", "0", "--time-budget", fmt::format("{}", s.options.time_budget), "--out", verdict.string()};
   if (!gpu.empty()) spec.environment["CUDA_VISIBLE_DEVICES"] = gpu;
   spec.timeout = s.options.verify_timeout;
   STITCH_TRY(const ProcessResult r, run_process(spec));
@@ -88,15 +88,14 @@ Status verify_all(Suite& s) {
     for_rows(s, Step::verify, s.jobs, wanted, [&](Row& row) { return verify_one(s, row, ""); });
     return {};
   }
-  // The largest first: they run alone or nearly so, and the small ones fill the GPU afterwards without a gap.
+  // The largest first: small ones fill the GPU afterwards without a gap. Each verification waits for its turn at the GPU's memory itself.
   std::stable_sort(s.rows.begin(), s.rows.end(), [](const Row& a, const Row& b) { return a.gpu_bytes > b.gpu_bytes; });
   GpuSlots slots(gpus, s.options.gpu_jobs);
   const int threads = static_cast<int>(gpus.size()) * s.options.gpu_jobs;
   for_rows(s, Step::verify, threads, wanted, [&](Row& row) {
-    const uint64_t bytes = verification_bytes(row.gpu_bytes);
-    const size_t gpu = slots.acquire(bytes);
+    const size_t gpu = slots.acquire(0);
     const Status status = verify_one(s, row, gpus[gpu].id);
-    slots.release(gpu, bytes);
+    slots.release(gpu, 0);
     return status;
   });
   return {};

@@ -64,6 +64,7 @@ void add_verify(CLI::App& app, Command& chosen) {
   c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
   c->add_option("--trials", options->trials, "Random input sets")->check(CLI::Range(5, 1000));
   c->add_option("--timed-calls", options->timed_calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
+  c->add_option("--time-budget", options->time_budget, "Seconds of checking after which input sets with special properties are left out (the verdict says so)")->check(CLI::Range(0.0, 1e6));
   c->add_option("--seed", options->seed, "Seed of the random inputs (default: a fresh one, recorded in the verdict)");
   c->add_option("--out", options->out, "Write the verdict to this file too");
   c->add_flag("--json", options->json, "Print the verdict as the last line of stdout");
@@ -88,6 +89,7 @@ void add_suite(CLI::App& app, Command& chosen) {
   c->add_option("--trials", options->trials, "Random input sets of a verification")->check(CLI::Range(5, 1000));
   c->add_option("--gpu-jobs", options->gpu_jobs, "Problems verified at a time on one GPU")->check(CLI::Range(1, 64));
   c->add_option("--capture-timeout", options->capture_timeout, "Seconds for the capture of one problem")->check(CLI::Range(1, 86400));
+  c->add_option("--time-budget", options->time_budget, "Seconds of checking after which a verification leaves out special input sets")->check(CLI::Range(0.0, 1e6));
   c->add_option("--verify-timeout", options->verify_timeout, "Seconds for the verification of one problem")->check(CLI::Range(1, 86400));
   c->add_flag("--no-kernelbench-eval", options->no_kernelbench_eval, "Leave KernelBench's own evaluator out of the verify step");
   c->add_flag("--fresh", options->fresh, "Start over instead of keeping what an earlier run finished");

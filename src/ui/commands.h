@@ -38,6 +38,7 @@ int capture_command(const CaptureArguments&);
 struct VerifyArguments {
   std::string candidate, bundle, source, out, target = "auto", precision = "default";
   int trials = 5, timed_calls = 60;
+  double time_budget = 900;
   uint64_t seed = 0;
   bool json = false;
 };
@@ -47,6 +48,7 @@ struct SuiteArguments {
   std::string root, problems, step = "build", out, target = "auto", precision = "default", device = "h200";
   std::vector<int> levels;
   int jobs = 0, gpu_jobs = 4, trials = 5, capture_timeout = 300, verify_timeout = 1800;
+  double time_budget = 900;
   int64_t seed = 42;
   bool fresh = false, json = false, no_kernelbench_eval = false;
 };

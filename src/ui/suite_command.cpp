@@ -50,6 +50,7 @@ Result<suite::SuiteOptions> options_of(const SuiteArguments& a) {
   o.target = a.target;
   o.gpu_jobs = a.gpu_jobs;
   o.trials = a.trials;
+  o.time_budget = a.time_budget;
   o.kernelbench_eval = !a.no_kernelbench_eval;
   o.verify_timeout = std::chrono::seconds(a.verify_timeout);
   std::error_code ec;

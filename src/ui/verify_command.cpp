@@ -30,6 +30,7 @@ Result<verify::Verdict> verdict_of(const VerifyArguments& a) {
   STITCH_TRY(o.precision, hw::precision_class_from_name(a.precision));
   o.trials = a.trials;
   o.timed_calls = a.timed_calls;
+  o.time_budget_seconds = a.time_budget;
   o.seed = a.seed;
   if (!a.source.empty()) o.reference_source = fs::absolute(a.source);
   const bool live = is_tty(fileno(stderr));

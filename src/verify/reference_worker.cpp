@@ -106,6 +106,7 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
                      {"mode", bundle.mode}, {"seed", bundle.origin.seed}, {"device", spec.device}};
   STITCH_TRY(auto answer, w->ask(load, std::chrono::seconds(300)));
   w->device_name_ = answer.value("device", "");
+  w->device_bytes_ = answer.value("memory", uint64_t{0});
   w->torch_version_ = answer.value("torch", "");
   return w;
 }

@@ -31,6 +31,7 @@ class ReferenceWorker {
   Result<int> receive_descriptor();
   Status build_baseline(const std::string& mode);
 
+  uint64_t device_bytes() const { return device_bytes_; }  // memory of the device; 0 on the CPU
   const std::string& device_name() const { return device_name_; }
   const std::string& torch_version() const { return torch_version_; }
 
@@ -40,6 +41,7 @@ class ReferenceWorker {
   const ir::Bundle* bundle_ = nullptr;
   std::unique_ptr<TempFolder> folder_;
   int child_ = -1, requests_ = -1, answers_ = -1, descriptors_ = -1;
+  uint64_t device_bytes_ = 0;
   std::string buffer_, device_name_, torch_version_;
 };
 

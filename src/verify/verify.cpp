@@ -1,7 +1,9 @@
 #include "verify/verify.h"
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "run/gpu_memory.h"
 #include "verify/device_session.h"
 #include "verify/protocol_run.h"
 #include "verify/reference_worker.h"
@@ -171,11 +173,25 @@ Result<Failure> check_with_host_memory(CheckContext& context, const run::WorkerS
   return Failure();
 }
 
+// Device memory that a verification may take at its peak: lent buffers, private copies, references and fp64 forms of inputs, outputs and weights, and
+// two of the largest intermediate values in fp64.
+uint64_t peak_device_bytes(const ir::Bundle& bundle) {
+  int64_t inputs = 0, outputs = 0, weights = 0, largest = 0;
+  for (const auto& t : bundle.inputs) inputs += ir::bytes_of(t.type);
+  for (const auto& t : bundle.weights) weights += ir::bytes_of(t.type);
+  for (const auto& o : bundle.graph.outputs) outputs += ir::bytes_of(bundle.graph.type_of(o.value));
+  for (const auto& node : bundle.graph.nodes)
+    for (const auto& type : node.types) largest = std::max(largest, ir::bytes_of(type));
+  return static_cast<uint64_t>(4 * inputs + 8 * outputs + 4 * weights + 4 * largest) + (uint64_t{3} << 30);
+}
+
 // PyTorch holds the tensors in device memory and judges them there. `begun`: the candidate has run, so an error is final.
 Result<Failure> check_on_device(CheckContext& context, const run::WorkerSpec& spec, SpeedRun& speed, Verdict& v, bool& begun) {
   ReferenceWorker& reference = *speed.reference();
   context.own_inputs = true;
   v.precision.oracle = context.oracle_name = "PyTorch in fp64 on " + reference.device_name();
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  STITCH_TRY(const auto turn, run::GpuMemoryTurn::take(visible ? visible : "", reference.device_bytes() / 10 * 9, peak_device_bytes(context.bundle)));
   STITCH_TRY(auto started, DeviceSession::start(context, spec, reference));
   if (!started) return begun = true, Failure(started.error());
   DeviceSession& session = **started;

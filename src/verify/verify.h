@@ -29,7 +29,7 @@ struct VerifyOptions {
   run::SandboxLevel sandbox = run::SandboxLevel::automatic;
   std::chrono::milliseconds load_timeout{60000}, call_timeout{120000};
   uint64_t memory_limit = uint64_t{8} << 30;  // host target
-  double time_budget_seconds = 900;  // property sets and further draws stop beyond it (said in the verdict)
+  double time_budget_seconds = 900;  // of checking; property sets are left out beyond it (said in the verdict)
 
   // Further builds of the candidate with fault checks (host target); their faults become failing guards.
   struct CheckedBuild {

@@ -1,0 +1,25 @@
+#pragma once
+// Turns at a GPU's memory for any number of processes on a machine: memory is handed out in pieces of 4 GiB, each a locked file, so a process that dies
+// gives back what it held. Who asks first is served first; a request beyond the whole GPU waits for all of it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/result.h"
+
+namespace stitch::run {
+
+class GpuMemoryTurn {
+ public:
+  // Waits until `bytes` of the GPU's `total` are free of other holders. `gpu` names the GPU among those of this machine.
+  // environment error: the lock files under data_home() cannot be made.
+  static Result<GpuMemoryTurn> take(const std::string& gpu, uint64_t total, uint64_t bytes);
+  size_t pieces() const { return locks_.size(); }
+
+ private:
+  std::vector<FileLock> locks_;
+};
+
+}  // namespace stitch::run
