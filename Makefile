@@ -2,7 +2,7 @@
 BUILD ?= build
 JOBS  ?= $(shell nproc)
 
-.PHONY: all run test setup configure program build clean bench
+.PHONY: all run test nightly setup configure program build clean bench
 
 all: build
 
@@ -23,6 +23,9 @@ run: program      ## capture, plan, code, build and verify the example
 
 test: build       ## C++ tests (ctest), then Python tests (pytest)
 	@scripts/test.sh $(BUILD)
+
+nightly: build    ## all tests, with those that take long
+	@scripts/test.sh $(BUILD) nightly
 
 bench:            ## the figures of docs/figures.md
 	@bench/all.sh

@@ -9,4 +9,4 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "nightly: takes long and needs files that CI does not have")
+    config.addinivalue_line("markers", "nightly: takes long, or needs files that CI does not have (make nightly)")

@@ -15,7 +15,7 @@ from ..errors import CaptureError, is_user_file, one_line, detail_of
 from ..ir import Immediate, Node, TORCH_DTYPES, Value
 from . import registry
 from .context import Context, dtype_name
-from . import creation, indexing, layers, movement, pointwise, pooling, reductions  # noqa: F401  (register handlers)
+from . import creation, embedding_bags, indexing, layers, movement, pointwise, pooling, reductions  # noqa: F401  (register handlers)
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
