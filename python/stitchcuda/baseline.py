@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import json
 import os
 import socket
@@ -80,13 +79,17 @@ def changing_tensors(model):
     return {n: t for n, t in state_tensors(model).items() if id(t) not in parameters}
 
 
-def move(model, device, dtype=None):
+def move(model, device):
     """Module.to(), for plain tensor attributes too."""
-    model.to(device=device, dtype=dtype)
+    model.to(device)
     for part in model.modules():
         for name, value in list(vars(part).items()):
             if isinstance(value, torch.Tensor):
-                setattr(part, name, value.to(device=device, dtype=dtype if value.is_floating_point() else None))
+                setattr(part, name, value.to(device))
+
+
+def widened(t):
+    return t.double() if t.is_floating_point() else t
 
 
 class Reference:
@@ -111,8 +114,8 @@ class Reference:
             self.model.train(request["mode"] == "train")
         replaced = self.take_weights(request.get("weights", ""))
         move(self.model, self.device)
-        self.state = {n: t.detach().clone() for n, t in changing_tensors(self.model).items()}
-        self.double = None
+        self.holders = changing_tensors(self.model)  # where the state lies: a CUDA graph of the model keeps these addresses
+        self.state = {n: t.detach().clone() for n, t in self.holders.items()}
         self.runners, self.static = {}, None
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
         memory = torch.cuda.mem_get_info()[1] if self.device.type == "cuda" else 0
@@ -140,9 +143,6 @@ class Reference:
             raise Refused(f"The module has no tensor named {missing[0]}; capture the program again, with its weights.")
         return [state[n].detach() for n in names]
 
-    def weights_changed(self):
-        self.double = None  # made anew from the model
-
     def set_flags(self, request):
         exact, coarse = self.precision == "fp32", self.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = coarse or (not exact and request["tf32_matmul"])
@@ -165,33 +165,33 @@ class Reference:
                 replaced += 1
         return replaced
 
-    def restore(self, model, dtype=None):
+    def restore(self, dtype=None):
         # A module that updates its state must see the captured one in every call.
         with torch.no_grad():
             for name, saved in self.state.items():
                 prefix, _, attribute = name.rpartition(".")
-                part = model.get_submodule(prefix)
-                value = saved.to(dtype) if dtype is not None and saved.is_floating_point() else saved
-                if attribute in part._buffers and part._buffers[attribute].shape == value.shape:
-                    part._buffers[attribute].copy_(value)
+                part = self.model.get_submodule(prefix)
+                if dtype is None:
+                    setattr(part, attribute, self.holders[name].copy_(saved))
                 else:
-                    setattr(part, attribute, value.clone())
+                    setattr(part, attribute, saved.to(dtype) if saved.is_floating_point() else saved.clone())
 
-    def call(self, model, tensors, replay=False):
+    def call(self, tensors, replay=False, model=None):
         """forward() on the first tensors; with `replay` it draws the rest instead of random numbers."""
+        model = model or self.model
         arguments = replace_tensors(self.template, iter(tensors))
         if replay and len(tensors) > self.given:
             with Replay(tensors[self.given:]):
-                return self.call(model, tensors)
+                return self.call(tensors)
         with torch.no_grad():
             if self.precision in ("bf16", "fp16"):
                 with torch.autocast(self.device.type, dtype=torch.bfloat16 if self.precision == "bf16" else torch.float16):
                     return model(*arguments)
             return model(*arguments)
 
-    def collect(self, model, tensors, result):
+    def collect(self, tensors, result):
         """Outputs in graph order: forward()'s values, and new values of what it changes in place."""
-        values, names = iter(flatten(result)), state_tensors(model)
+        values, names = iter(flatten(result)), state_tensors(self.model)
         inputs = {info["name"]: t for info, t in zip(self.inputs, tensors)}
         collected = []
         for info in self.outputs:
@@ -214,28 +214,33 @@ class Reference:
             noise = torch.rand(t.shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
             return (t * (1 + scale * noise.to(torch.float64))).to(t.dtype)
 
-        model = self.model
-        if scale:
-            model = copy.deepcopy(self.model)
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.copy_(perturb(parameter))
-        self.restore(model)
-        changed = [perturb(t) for t in tensors]
-        return [t.detach().clone() for t in self.collect(model, changed, self.call(model, changed, replay=True))]
+        with self.changed(perturb if scale else None):
+            changed = [perturb(t) for t in tensors]
+            return [t.detach().clone() for t in self.collect(changed, self.call(changed, replay=True))]
+
+    @contextlib.contextmanager
+    def changed(self, parameter=None, dtype=None):
+        """The model with `parameter` applied to each of its parameters and its other state as captured (in `dtype`), put back
+        afterwards. The module itself is changed, not a copy: a forward() that holds on to submodules in a closure would keep the originals."""
+        parameters = {id(p): p for p in self.model.parameters()}.values()
+        saved = [(p, p.data) for p in parameters]
+        try:
+            if parameter is not None:
+                for p in parameters:
+                    p.data = parameter(p.data)
+            self.restore(dtype)
+            yield
+        finally:
+            for p, data in saved:
+                p.data = data
+            self.restore()
 
     def exact(self, tensors):
-        if self.double is None:
-            with float64_defaults():
-                self.double = copy.deepcopy(self.model)
-                move(self.double, self.device, torch.float64)
-        self.restore(self.double, torch.float64)
-        wide = [t.double() if t.is_floating_point() else t.clone() for t in tensors]
         saved, self.precision = self.precision, "fp32"  # no autocast around the oracle
         try:
-            with float64_defaults():
-                result = self.call(self.double, wide, replay=True)
-                outputs = self.collect(self.double, wide, result)
+            with float64_defaults(), self.changed(widened, torch.float64):
+                wide = [widened(t) if t.is_floating_point() else t.clone() for t in tensors]
+                outputs = [t.detach().clone() for t in self.collect(wide, self.call(wide, replay=True))]
         finally:
             self.precision = saved
         for info, tensor in zip(self.outputs, outputs):
@@ -253,14 +258,14 @@ class Reference:
         if self.static is None:  # one set for all modes: they take turns
             self.static = [torch.zeros(i["shape"], dtype=DTYPES[i["dtype"]], device=self.device) for i in self.inputs]
         static = self.static
-        self.restore(self.model)
+        self.restore()
         if mode == "eager":
-            run = lambda: self.call(self.model, static)  # noqa: E731
+            run = lambda: self.call(static)  # noqa: E731
         elif mode == "cuda_graph":
             run = self.capture_graph(static)
         elif mode in COMPILE_MODES:
             compiled = torch.compile(self.model, mode=COMPILE_MODES[mode])
-            run = lambda: self.call(compiled, static)  # noqa: E731
+            run = lambda: self.call(static, model=compiled)  # noqa: E731
         else:
             raise Refused(f"There is no baseline called {mode}.")
         for _ in range(3):
@@ -274,11 +279,11 @@ class Reference:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self.call(self.model, static)
+                self.call(static)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            held = self.call(self.model, static)
+            held = self.call(static)
         self.held = held
         return graph.replay
 

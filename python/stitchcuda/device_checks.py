@@ -67,7 +67,6 @@ class DeviceChecks:
             for value in self.weights:
                 if value.is_floating_point():
                     value.mul_((1 + request["amount"] * torch.rand(value.shape, device=value.device, generator=generator, dtype=torch.float32)).to(value.dtype))
-        self.reference.weights_changed()
         return self.fill_weights({"names": request["names"]})
 
     # One input set ------------------------------------------------------------------------------------------------------
@@ -193,7 +192,21 @@ class DeviceChecks:
         if not all(r.ok for r in results) and wrong <= max(8, elements // 1000):
             draw_until(16)
             results = compare_all()
+        if not all(r.ok for r in results) and self._reference_is_lost(exact, references, tolerance, results):
+            for r in results:
+                r.ok, r.forgiven, r.wrong, r.first = True, r.forgiven + r.wrong, 0, None
         return results
+
+    def _reference_is_lost(self, exact, references, tolerance, results):
+        """A program may be chaotic on special data: disturbed by no more than rounding, the reference itself then goes wrong in as many
+        elements, only in others each time. Such a set proves nothing against a candidate that is wrong in no more of them."""
+        if any(not o["dtype"].startswith(("f", "bf")) for o in self.reference.outputs) or len(references) < 3:
+            return False
+        lost = [0] * len(exact)
+        for draw_outputs in references:
+            for k, (o, got, e) in enumerate(zip(self.reference.outputs, draw_outputs, exact)):
+                lost[k] = max(lost[k], compare(o["name"], got.to(e.dtype), e, [], tolerance, 0).wrong)
+        return all(r.ok or (r.unwritten == 0 and r.wrong <= 2 * n) for r, n in zip(results, lost))
 
     # Timed calls ------------------------------------------------------------------------------------------------------------
     def timed_begin(self, request):

@@ -59,6 +59,7 @@ ProcessSpec worker_spec(const std::string& python) {
   const char* path = std::getenv("PYTHONPATH");
   spec.environment["PYTHONPATH"] = (source_root() / "python").string() + (path && *path ? std::string(":") + path : "");
   spec.environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  spec.environment["CUDA_VISIBLE_DEVICES"] = "";  // capture computes nothing; a CUDA context would not survive the batch mode's forks
   return spec;
 }
 

@@ -74,8 +74,7 @@ void set_limit(int resource, uint64_t value) {
 std::vector<std::string> worker_environment(const WorkerSpec& spec) {
   std::string libraries;
   for (const auto& folder : spec.library_folders) libraries += (libraries.empty() ? "" : ":") + folder.string();
-  std::vector<std::string> env = {"PATH=/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C", "CUDA_CACHE_PATH=/tmp/cuda",
-                                  "CUDA_MODULE_LOADING=EAGER"};
+  std::vector<std::string> env = {"PATH=/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C", "CUDA_CACHE_PATH=/tmp/cuda"};
   if (!libraries.empty()) env.push_back("LD_LIBRARY_PATH=" + libraries);
   if (!spec.preload.empty()) env.push_back("LD_PRELOAD=" + spec.preload);
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})

@@ -61,6 +61,18 @@ TEST(GeneratedProgram, OperandsReadAcrossTheirLayout) {
   EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 12));
 }
 
+// The second side of a choice may be the first to need an index of the whole element: `cat` of a broadcast and a batched tensor.
+TEST(GeneratedProgram, SidesOfAChoiceThatNeedOtherIndices) {
+  GraphBuilder b;
+  Outputs out(b);
+  const ValueRef token = b.input("token", {DType::f32, {1, 1, 24}}), patches = b.input("patches", {DType::f32, {3, 10, 24}}), place = b.input("place", {DType::f32, {1, 11, 24}});
+  const ValueRef tokens = b.op("expand", {{"x", token}, {"size", IntList{3, 1, 24}}});
+  const ValueRef joined = b.op("cat", {{"tensors", ir::ValueList{tokens, patches}}, {"dim", int64_t{1}}});
+  out.add(b.op("add", {{"x", joined}, {"y", place}}));
+  out.add(b.op("cat", {{"tensors", ir::ValueList{patches, tokens}}, {"dim", int64_t{1}}}));
+  EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 13));
+}
+
 // Inputs may be called anything, also what a kernel calls its own variables.
 TEST(GeneratedProgram, InputsNamedLikeTheLocalsOfKernels) {
   for (const char* const shared : {"x", "tile0", "first", "params"}) {

@@ -34,12 +34,17 @@ void Emitter::open(const std::string& header, bool conditional, std::string_view
 }
 
 void Emitter::close(std::string_view trailer) {
+  const std::string block = close_apart(trailer);
+  scopes_.back().body += block;
+}
+
+std::string Emitter::close_apart(std::string_view trailer) {
   Scope inner = std::move(scopes_.back());
   scopes_.pop_back();
   for (auto it = variable_depth_.begin(); it != variable_depth_.end();)
     it = it->second > depth() ? variable_depth_.erase(it) : std::next(it);
   // A variable declared inside is reused under the same name by later loops; what was computed from it is forgotten.
-  scopes_.back().body += inner.body + padding(depth()) + "}" + std::string(trailer) + "\n";
+  return inner.body + padding(depth()) + "}" + std::string(trailer) + "\n";
 }
 
 void Emitter::declare(const Index& variable) {
@@ -330,10 +335,12 @@ Val Emitter::branch(std::string_view stem, DType type, const std::string& condit
   line(fmt::format("{} {};{}{}", compute_type(type), result.text, comment.empty() ? "" : "  // ", comment));
   open(fmt::format("if ({})", condition), true);
   line(fmt::format("{} = {};", result.text, convert(yes(), type).text));
-  close();
+  // Kept apart: the second side may still put an index that both could use in front of the "if", never between the two.
+  const std::string first = close_apart();
   open("else", true);
   line(fmt::format("{} = {};", result.text, convert(no(), type).text));
-  close();
+  const std::string second = close_apart();
+  scopes_.back().body += first + second;
   return result;
 }
 

@@ -77,6 +77,7 @@ class Emitter {
   // "for (...)" or "if (...)"; braces are added. A pragma stays right in front of its loop, whatever is hoisted before it.
   void open(const std::string& header, bool conditional, std::string_view pragma = {});
   void close(std::string_view trailer = {});               // text after "}" on the same line
+  std::string close_apart(std::string_view trailer = {});  // the block as text, for the caller to place in the enclosing scope
   void declare(const Index& variable);                     // it exists from the current scope on
   void line(std::string_view text);                        // in the current scope
   void line_at(int depth, std::string_view text);
