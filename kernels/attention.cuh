@@ -10,13 +10,29 @@
 
 namespace stitch {
 
-// q (batch, heads, rows, width), k (batch, kv_heads, keys, width), v (batch, kv_heads, keys, value_width), contiguous;
-// query head h reads k/v head h / (heads / kv_heads). Mask strides are in elements, 0 where it is broadcast; the batch dims
-// of the mask are split in two so that leading dims may be broadcast one by one.
+// Where (batch, head, row) starts, in elements from the tensor's pointer; columns are contiguous. row == 0: (batch, heads, rows, columns)
+// packed.
+struct HeadStrides {
+  int64_t batch = 0, head = 0, row = 0;
+  constexpr HeadStrides or_packed(int heads, int rows, int columns) const {
+    return row != 0 ? *this : HeadStrides{int64_t{heads} * rows * columns, int64_t{rows} * columns, columns};
+  }
+  constexpr int64_t at(int b, int h, int r) const { return b * batch + h * head + r * row; }
+};
+
+// q (batch, heads, rows, width), k (batch, kv_heads, keys, width), v (batch, kv_heads, keys, value_width), result (batch, heads, rows,
+// value_width), each with its own strides; query head h reads k/v head h / (heads / kv_heads). Mask strides are in elements, 0 where it is
+// broadcast; the batch dims of the mask are split in two so that leading dims may be broadcast one by one.
 struct AttentionShape {
   int batch_outer, batch_inner, heads, kv_heads, rows, keys, width, value_width;
   bool causal;  // key j is seen by row i when j <= i
   int64_t mask_outer, mask_inner, mask_head, mask_row, mask_key;
+  HeadStrides q = {}, k = {}, v = {}, out = {};
+
+  constexpr HeadStrides q_at() const { return q.or_packed(heads, rows, width); }
+  constexpr HeadStrides k_at() const { return k.or_packed(kv_heads, keys, width); }
+  constexpr HeadStrides v_at() const { return v.or_packed(kv_heads, keys, value_width); }
+  constexpr HeadStrides out_at() const { return out.or_packed(heads, rows, value_width); }
 
   constexpr int round_up(int n, int to) const { return (n + to - 1) / to * to; }
   constexpr int rows_per_thread() const { return rows > 32 ? 4 : 1; }
@@ -48,12 +64,12 @@ STITCH_DEVICE float dot4(Float4 a, Float4 b, float acc) {
   return acc + a.w * b.w;
 }
 
-// Copies `Rows` rows of Width elements into shared memory as floats, zeros beyond `valid` rows and beyond Width.
+// Copies `Rows` rows of Width elements, `step` apart, into shared memory as floats, zeros beyond `valid` rows and beyond Width.
 template <int Rows, int Width, int Padded, int Stride, class T>
-STITCH_DEVICE void fill_tile(float* __restrict__ to, const T* __restrict__ from, int valid, float scale) {
+STITCH_DEVICE void fill_tile(float* __restrict__ to, const T* __restrict__ from, int64_t step, int valid, float scale) {
   for (int i = static_cast<int>(threadIdx.x); i < Rows * Padded; i += 256) {
     const int row = i / Padded, column = i % Padded;
-    to[row * Stride + column] = row < valid && (Padded == Width || column < Width) ? widen(from[int64_t{row} * Width + column]) * scale : 0.0f;
+    to[row * Stride + column] = row < valid && (Padded == Width || column < Width) ? widen(from[row * step + column]) * scale : 0.0f;
   }
 }
 
@@ -78,13 +94,14 @@ __global__ void __launch_bounds__(256) attention_kernel(const T* __restrict__ q,
   // The last tiles have the most keys under a causal mask: they start first.
   const int tile = kRowTiles - 1 - static_cast<int>(blockIdx.x % kRowTiles), head_index = static_cast<int>(blockIdx.x / kRowTiles);
   const int head = head_index % S.heads, batch = head_index / S.heads, first_row = tile * kRows;
-  const int kv_index = batch * S.kv_heads + head / (S.heads / S.kv_heads);
-  const T* const k_head = k + int64_t{kv_index} * S.keys * S.width;
-  const T* const v_head = v + int64_t{kv_index} * S.keys * S.value_width;
+  constexpr HeadStrides kQ = S.q_at(), kK = S.k_at(), kV = S.v_at(), kOut = S.out_at();
+  const int kv_head = head / (S.heads / S.kv_heads);
+  const T* const k_head = k + kK.at(batch, kv_head, 0);
+  const T* const v_head = v + kV.at(batch, kv_head, 0);
   const M* mask_head = nullptr;
   if constexpr (!std::is_same_v<M, NoMask>) mask_head = mask + batch / S.batch_inner * S.mask_outer + batch % S.batch_inner * S.mask_inner + head * S.mask_head;
 
-  fill_tile<kRows, S.width, S.padded_width(), S.q_stride()>(q_tile, q + (int64_t{head_index} * S.rows + first_row) * S.width, S.rows - first_row, scale);
+  fill_tile<kRows, S.width, S.padded_width(), S.q_stride()>(q_tile, q + kQ.at(batch, head, first_row), kQ.row, S.rows - first_row, scale);
   float top[R], sum[R], acc[R][kGroups][4] = {};
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -95,7 +112,7 @@ __global__ void __launch_bounds__(256) attention_kernel(const T* __restrict__ q,
   const int end = S.causal && last_row < S.keys ? last_row : S.keys;
   for (int first_key = 0; first_key < end; first_key += kKeys) {
     __syncthreads();  // the value tile of the step before is done with
-    fill_tile<kKeys, S.width, S.padded_width(), S.kv_stride()>(kv_tile, k_head + int64_t{first_key} * S.width, S.keys - first_key, 1.0f);
+    fill_tile<kKeys, S.width, S.padded_width(), S.kv_stride()>(kv_tile, k_head + first_key * kK.row, kK.row, S.keys - first_key, 1.0f);
     __syncthreads();
     float score[R][4] = {};
     for (int e = 0; e < S.padded_width(); e += 4) {
@@ -143,7 +160,7 @@ __global__ void __launch_bounds__(256) attention_kernel(const T* __restrict__ q,
         for (int c = 0; c < 4; ++c) acc[r][g][c] *= keep;
     }
     __syncthreads();  // scores are read, the key tile is done with
-    fill_tile<kKeys, S.value_width, S.padded_value_width(), S.kv_stride()>(kv_tile, v_head + int64_t{first_key} * S.value_width, S.keys - first_key, 1.0f);
+    fill_tile<kKeys, S.value_width, S.padded_value_width(), S.kv_stride()>(kv_tile, v_head + first_key * kV.row, kV.row, S.keys - first_key, 1.0f);
     __syncthreads();
     for (int key = 0; key < kKeys; key += 4) {
       Float4 p[R];
@@ -173,7 +190,7 @@ __global__ void __launch_bounds__(256) attention_kernel(const T* __restrict__ q,
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         const int column = 4 * tx + 64 * g + c;
-        if (column < S.value_width) ending((int64_t{head_index} * S.rows + row) * S.value_width + column, acc[r][g][c] * scale_out);
+        if (column < S.value_width) ending(kOut.at(batch, head, row) + column, acc[r][g][c] * scale_out);
       }
   }
 }

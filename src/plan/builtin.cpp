@@ -17,6 +17,10 @@ using ir::ValueRef;
 
 std::string why(const Graph& g, const Task& t) {
   const auto count = static_cast<int>(t.nodes.size());
+  const auto views = std::count_if(t.nodes.begin(), t.nodes.end(), [&](int32_t m) {
+    const ir::Node& n = g.nodes[static_cast<size_t>(m)];
+    return n.op->cls == ir::OpClass::movement && n.op_name() != "view";
+  });
   const std::string shape = ir::to_string(g.type_of({t.nodes.back(), 0}));
   switch (t.kind) {
     case TaskKind::alias: return "A view of contiguous data: no work, the result shares its operand's storage.";
@@ -27,11 +31,16 @@ std::string why(const Graph& g, const Task& t) {
       return fmt::format("Reduction along rows with its elementwise neighbours ({} nodes): each row is read once.", count);
     case TaskKind::reduction:
       return fmt::format("Reduction with its elementwise producers and consumers ({} nodes): the full-size intermediates are never stored.", count);
-    case TaskKind::gemm:
-      return count == 1 ? "Matrix product." : fmt::format("Matrix product with {} elementwise nodes as its epilogue.", count - 1);
+    case TaskKind::gemm: {
+      const auto fused = std::count_if(t.nodes.begin(), t.nodes.end(), [&](int32_t m) { return g.nodes[static_cast<size_t>(m)].op->cls == ir::OpClass::pointwise; });
+      std::string text = fused == 0 ? "Matrix product" : fmt::format("Matrix product with {} elementwise nodes as its epilogue", fused);
+      return text + (views > 0 ? ", layouts changed on the way." : ".");
+    }
     case TaskKind::convolution:
       return count == 1 ? "Convolution." : fmt::format("Convolution with {} elementwise nodes as its epilogue.", count - 1);
-    case TaskKind::attention: return "Attention without storing the score matrix.";
+    case TaskKind::attention:
+      return views > 0 ? "Attention without storing the score matrix; operands and result in the layouts of their neighbours."
+                       : "Attention without storing the score matrix.";
     case TaskKind::recurrent: return "Recurrent layer: input products hoisted out of the time loop.";
     case TaskKind::generic: return "No fusion partner: computed by itself.";
   }

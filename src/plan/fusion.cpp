@@ -6,6 +6,7 @@
 
 #include "hw/device.h"
 #include "ir/ops.h"
+#include "plan/absorb.h"
 
 namespace stitch::plan {
 namespace {
@@ -58,6 +59,12 @@ class Partition {
       if (!is_leaf(node(i))) place(i);
     for (int32_t i = 0; fuse_ && i < static_cast<int32_t>(g_.nodes.size()); ++i)
       if (!is_leaf(node(i))) absorb_epilogue(i);
+    if (fuse_) {
+      absorb_views(g_, groups_);
+      detach_views(g_, groups_);
+      for (size_t id = 0; id < groups_.size(); ++id)
+        for (int32_t m : groups_[id].nodes) group_of_[static_cast<size_t>(m)] = static_cast<int32_t>(id);
+    }
     return ordered();
   }
 

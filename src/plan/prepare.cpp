@@ -1,12 +1,11 @@
 #include "plan/prepare.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <string>
 #include <unordered_map>
 
+#include "plan/prepare_passes.h"
 #include "plan/rewriter.h"
 
 namespace stitch::plan {
@@ -122,44 +121,6 @@ Graph lower_einsum(const Graph& g) {
   return r.finish();
 }
 
-// Heads wider than this do not fit into the shared memory of the tiled kernel.
-constexpr int64_t kWidestHead = 256;
-
-// Where the score matrix is small next to q, k and v, three passes through memory cost less than recomputing scores. Rows that no key may attend
-// need care (softmax gives NaN, attention gives 0), so masks are left to the generic kernel.
-bool is_wide_attention(const Graph& g, const Node& n) {
-  if (n.op_name() != "scaled_dot_product_attention" || n.has_arg("mask") || n.boolean("is_causal") || n.boolean("enable_gqa")) return false;
-  const ir::Shape &k = g.type_of(n.value("k")).shape, &v = g.type_of(n.value("v")).shape;
-  const ir::DType dtype = n.type().dtype;
-  return (dtype == ir::DType::f32 || dtype == ir::DType::f64) && std::max(k.back(), v.back()) > kWidestHead && k[k.size() - 2] > 0;
-}
-
-// softmax(scale * q k^T) v
-ValueRef lower_one_attention(Rewriter& r, const Node& n) {
-  const ValueRef q = r.mapped(n.value("q")), k = r.mapped(n.value("k")), v = r.mapped(n.value("v"));
-  const ir::Shape& keys = r.type(k).shape;
-  ir::IntList turned(keys.size());
-  std::iota(turned.begin(), turned.end(), 0);
-  std::swap(turned[keys.size() - 1], turned[keys.size() - 2]);
-  ir::TensorType scores = r.type(q);
-  scores.shape.back() = keys[keys.size() - 2];
-  const double scale = n.has_arg("scale") ? n.number("scale") : 1 / std::sqrt(static_cast<double>(keys.back()));
-  ValueRef s = r.emit("matmul", {{"a", q}, {"b", r.permute(k, turned, n)}}, scores, n);
-  s = r.binary("mul", s, scale, scores, n);
-  s = r.emit("softmax", {{"x", s}, {"dim", static_cast<int64_t>(scores.shape.size()) - 1}}, scores, n);
-  return r.emit("matmul", {{"a", s}, {"b", v}}, n.type(), n);
-}
-
-Graph lower_wide_attention(const Graph& g) {
-  Rewriter r(g);
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    if (is_wide_attention(g, g.nodes[i])) r.replace({id, 0}, lower_one_attention(r, g.nodes[i]));
-    else r.copy(id);
-  }
-  return r.finish();
-}
-
 bool is_leaf(const Node& n) { return n.op_name() == "input" || n.op_name() == "weight"; }
 
 // Two nodes are equal when op, arguments and result types are: inputs and weights never are (their names differ).
@@ -245,7 +206,7 @@ Graph drop_dead(const Graph& g) {
 
 Result<ir::Graph> prepare(const ir::Graph& original) {
   using Pass = Graph (*)(const Graph&);
-  constexpr Pass passes[] = {lower_batch_norm, lower_einsum, lower_wide_attention, merge_common, split_cheap, drop_dead};
+  constexpr Pass passes[] = {lower_batch_norm, lower_einsum, group_repeated_heads, lower_wide_attention, merge_common, split_cheap, drop_dead};
   Graph g = original;
   for (Pass pass : passes) g = pass(g);
   if (auto status = ir::validate(g); !status) {

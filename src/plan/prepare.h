@@ -3,6 +3,7 @@
 // the plan's node numbers refer to. Passes, in order:
 //   lower_batch_norm   eval-mode batch norm becomes pointwise arithmetic on per-channel vectors (fuses with anything)
 //   lower_einsum       two-operand contractions become permute / view / matmul
+//   group_repeated_heads  attention over keys and values whose heads were repeated reads them as they were (grouped-query attention)
 //   lower_wide_attention  attention whose heads are too wide for the tiled kernel becomes matmul, softmax, matmul
 //   merge_common       equal nodes become one (common subexpressions)
 //   split_cheap        full, arange, eye and views of inputs or weights get one copy per consumer, so that sharing them never

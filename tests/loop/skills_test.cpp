@@ -217,6 +217,27 @@ void add_attention(std::vector<Case>& cases) {
   attention("bool mask", {2, 2, 5, 8}, {2, 2, 9, 8}, false, false, of(DType::b8, {5, 9}));
   attention("two batch dims", {2, 3, 2, 5, 8}, {2, 3, 2, 9, 8}, false, false, f32({3, 1, 5, 9}));
   attention("three dims", {3, 5, 8}, {3, 9, 8}, false, false, std::nullopt);
+  {
+    // Queries, keys and values in one tensor, heads merged in the result.
+    GraphBuilder g;
+    const auto x = g.input("x", f32({2, 11, 3, 2, 8}));
+    const auto turned = g.op("permute", {{"x", x}, {"dims", I{2, 0, 3, 1, 4}}});
+    const auto part = [&](int64_t i) { return g.op("select", {{"x", turned}, {"dim", int64_t{0}}, {"index", i}}); };
+    const auto q = part(0), k = part(1), v = part(2);
+    const auto y = g.op("scaled_dot_product_attention", {{"q", q}, {"k", k}, {"v", v}});
+    g.output("out", g.op("permute", {{"x", y}, {"dims", I{0, 2, 1, 3}}}));
+    cases.push_back({"attention of packed heads", "attention", g.graph()});
+  }
+  {
+    // Grouped heads, keys cut out of a longer memory, an additive mask.
+    GraphBuilder g;
+    const auto q = g.input("q", f32({2, 40, 4, 8})), k = g.input("k", f32({2, 60, 2, 8})), v = g.input("v", f32({2, 2, 50, 8})), m = g.input("m", f32({4, 40, 50}));
+    const auto turned = g.op("permute", {{"x", q}, {"dims", I{0, 2, 1, 3}}}), keys = g.op("permute", {{"x", k}, {"dims", I{0, 2, 1, 3}}});
+    const auto recent = g.op("slice", {{"x", keys}, {"dim", int64_t{2}}, {"start", int64_t{10}}, {"end", int64_t{60}}});
+    const auto y = g.op("scaled_dot_product_attention", {{"q", turned}, {"k", recent}, {"v", v}, {"mask", m}, {"enable_gqa", true}});
+    g.output("out", g.op("permute", {{"x", y}, {"dims", I{2, 0, 1, 3}}}));
+    cases.push_back({"attention of strided grouped heads", "attention", g.graph()});
+  }
 }
 
 void add_along_dim(std::vector<Case>& cases) {

@@ -5,8 +5,8 @@
 
 #include "code/skills/anchored.h"
 #include "code/skills/common.h"
-#include "code/skills/operand_view.h"
 #include "code/skills/skills.h"
+#include "plan/operand_view.h"
 
 namespace stitch::code {
 namespace {
@@ -14,22 +14,9 @@ namespace {
 using ir::DType;
 using ir::ValueRef;
 
-// Products one task may enqueue when its batch has no single stride. More than a few cost more than copying an operand
-// into order first, which is what happens when a permute of the task is not read in place.
-constexpr int64_t kMaxCalls = 64, kMaxCallsInPlace = 4;
+using plan::MatrixView;
 
-// One operand as the library sees it: rows x columns, row stride ld; transposed when stored the other way round.
-struct Matrix {
-  ValueRef base;
-  int64_t offset = 0, ld = 0;
-  bool transposed = false;
-  std::vector<int64_t> batch_strides;  // one per batch dim of the product
-};
-
-struct Product {
-  int64_t m = 0, n = 0, k = 0;
-  Matrix a, b;
-  ir::Shape batch;
+struct Product : plan::ProductView {
   DType dtype = DType::f32;
   double alpha = 1, beta = 0;
   std::optional<ValueRef> bias;    // n elements
@@ -38,24 +25,6 @@ struct Product {
   std::vector<int32_t> nodes;      // of the task, covered by the call
   ValueRef result;
 };
-
-// A view whose last two dims have extents rows x columns.
-std::optional<Matrix> as_matrix(const OperandView& v, int64_t rows, int64_t columns) {
-  const size_t r = v.shape.size();
-  const int64_t row = v.strides[r - 2], column = v.strides[r - 1];
-  Matrix m{v.base, v.offset, 0, false, {}};
-  if (columns == 1 || column == 1) {
-    m.ld = rows == 1 ? columns : row;
-    if (columns == 1 && rows > 1 && row == 1) m.ld = 1;
-    if (m.ld >= columns) return m;
-  }
-  if (rows == 1 || row == 1) {
-    m.transposed = true;
-    m.ld = columns == 1 ? rows : column;
-    if (m.ld >= rows) return m;
-  }
-  return std::nullopt;
-}
 
 class Reader {
  public:
@@ -67,41 +36,20 @@ class Reader {
     p_.dtype = n.type().dtype;
     if (!is_element(p_.dtype) || ir::numel(n.type().shape) == 0) return std::nullopt;
     const std::string_view op = n.op_name();
-    const bool linear = op == "linear";
-    auto a = operand(n.value(linear ? "x" : "a")), b = operand(n.value(linear ? "weight" : "b"));
-    if (!a || !b) return std::nullopt;
-    if (linear) {  // out = x weight'
-      b->shape = {b->shape[1], b->shape[0]};
-      b->strides = {b->strides[1], b->strides[0]};
-    }
-    if (a->shape.size() == 1) prepend(*a, 1);
-    if (b->shape.size() == 1) append(*b, 1);
-    if (linear && n.has_arg("bias") && !take_bias(n.value("bias"))) return std::nullopt;
+    const auto view = plan::view_product(context_.graph, anchor, inside_);
+    if (!view) return std::nullopt;
+    static_cast<plan::ProductView&>(p_) = *view;
+    if (op == "linear" && n.has_arg("bias") && !take_bias(n.value("bias"))) return std::nullopt;
     if (op == "addmm" || op == "baddbmm") {
       p_.alpha = n.number("alpha");
       p_.beta = n.number("beta");
       if (p_.beta != 0 && !take_addend(n)) return std::nullopt;
     }
-    if (!shape(*a, *b)) return std::nullopt;
     cover(anchor);
     return p_;
   }
 
  private:
-  std::optional<OperandView> operand(ValueRef v) {
-    if (context_.graph.type_of(v).dtype != p_.dtype) return std::nullopt;
-    in_place_ = in_place_ || inside_.count(v.node) > 0;
-    return view_operand(context_.graph, v, inside_);
-  }
-  static void prepend(OperandView& v, int64_t extent) {
-    v.shape.insert(v.shape.begin(), extent);
-    v.strides.insert(v.strides.begin(), 0);
-  }
-  static void append(OperandView& v, int64_t extent) {
-    v.shape.push_back(extent);
-    v.strides.push_back(0);
-  }
-
   bool take_bias(ValueRef v) {
     // The library adds no bias to f64 products.
     if (inside_.count(v.node) || context_.graph.type_of(v).dtype != p_.dtype || p_.dtype == DType::f64) return false;
@@ -121,52 +69,6 @@ class Reader {
     if (shape != out) return false;
     p_.c = v;
     return true;
-  }
-
-  bool shape(OperandView& a, OperandView& b) {
-    p_.m = a.shape[a.shape.size() - 2];
-    p_.k = a.shape.back();
-    p_.n = b.shape.back();
-    if (p_.k == 0) return false;
-    const auto first = as_matrix(a, p_.m, p_.k), second = as_matrix(b, p_.k, p_.n);
-    if (!first || !second) return false;
-    p_.a = *first;
-    p_.b = *second;
-    const size_t rank = std::max(a.shape.size(), b.shape.size());
-    while (a.shape.size() < rank) prepend(a, 1);
-    while (b.shape.size() < rank) prepend(b, 1);
-    for (size_t i = 0; i + 2 < rank; ++i) {
-      const int64_t extent = std::max(a.shape[i], b.shape[i]);
-      if (extent == 1) continue;
-      push_batch(extent, a.shape[i] == 1 ? 0 : a.strides[i], b.shape[i] == 1 ? 0 : b.strides[i]);
-    }
-    fold_batch_into_rows();
-    int64_t calls = 1;
-    for (size_t i = 0; i + 1 < p_.batch.size(); ++i) calls *= p_.batch[i];
-    return calls <= (in_place_ ? kMaxCallsInPlace : kMaxCalls);
-  }
-  // Joins the previous batch dim when both operands step through the two as through one.
-  void push_batch(int64_t extent, int64_t stride_a, int64_t stride_b) {
-    if (!p_.batch.empty() && p_.a.batch_strides.back() == extent * stride_a && p_.b.batch_strides.back() == extent * stride_b) {
-      p_.batch.back() *= extent;
-      p_.a.batch_strides.back() = stride_a;
-      p_.b.batch_strides.back() = stride_b;
-      return;
-    }
-    p_.batch.push_back(extent);
-    p_.a.batch_strides.push_back(stride_a);
-    p_.b.batch_strides.push_back(stride_b);
-  }
-  // Many products with one B are one product with more rows.
-  void fold_batch_into_rows() {
-    if (p_.batch.empty() || p_.b.batch_strides.back() != 0 || p_.a.transposed) return;
-    const int64_t step = p_.a.batch_strides.back();
-    if (p_.m == 1 && step >= p_.k) p_.a.ld = step;
-    else if (step != p_.m * p_.a.ld) return;
-    p_.m *= p_.batch.back();
-    p_.batch.pop_back();
-    p_.a.batch_strides.pop_back();
-    p_.b.batch_strides.pop_back();
   }
 
   // The anchor, the movement nodes that were read through, and a ReLU that nothing else reads before.
@@ -201,7 +103,6 @@ class Reader {
 
   const TaskContext& context_;
   std::set<int32_t> inside_;
-  bool in_place_ = false;  // an operand is read through the task's own permutes
   Product p_;
 };
 
@@ -211,7 +112,7 @@ std::optional<Product> read_product(const TaskContext& context) {
   return Reader(context).read(anchor);
 }
 
-std::string pointer(const TaskContext& context, const Matrix& m, const std::string& step) {
+std::string pointer(const TaskContext& context, const MatrixView& m, const std::string& step) {
   std::string text = context.parameter(m.base);
   if (m.offset) text += fmt::format(" + {}", m.offset);
   return text + step;
@@ -270,7 +171,7 @@ Result<TaskSource> write_library_call(const TaskContext& context, const Product&
 
 // One operand is at most 8 vectors and both are contiguous along k: the other one is a matrix whose rows are read once.
 struct Gemv {
-  const Matrix *matrix = nullptr, *vectors = nullptr;
+  const MatrixView *matrix = nullptr, *vectors = nullptr;
   int64_t rows = 0, columns = 0;
 };
 std::optional<Gemv> as_gemv(const Product& p) {

@@ -1,8 +1,8 @@
-#include "code/skills/operand_view.h"
+#include "plan/operand_view.h"
 
 #include "ir/ops.h"
 
-namespace stitch::code {
+namespace stitch::plan {
 namespace {
 
 // Strides of the same elements under another shape, where that is possible without moving them. Runs of dims that are
@@ -79,6 +79,21 @@ bool step(const ir::Graph&, const ir::Node& n, OperandView& v) {
   return true;
 }
 
+std::optional<HeadsView> as_heads(const OperandView& v) {
+  const size_t r = v.shape.size();
+  if (r < 2 || (v.shape[r - 1] > 1 && v.strides[r - 1] != 1)) return std::nullopt;
+  HeadsView out{v.base, v.offset, 0, r >= 3 ? v.strides[r - 3] : 0, v.shape[r - 2] > 1 ? v.strides[r - 2] : v.shape[r - 1]};
+  if (out.row < v.shape[r - 1]) return std::nullopt;
+  int64_t entries = 1;  // of the batch dims seen, innermost first
+  for (size_t d = r >= 3 ? r - 3 : 0; d-- > 0;) {
+    if (v.shape[d] == 1) continue;
+    if (entries == 1) out.batch = v.strides[d];
+    else if (v.strides[d] != out.batch * entries) return std::nullopt;
+    entries *= v.shape[d];
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<OperandView> view_operand(const ir::Graph& g, ir::ValueRef value, const std::set<int32_t>& inside) {
@@ -87,4 +102,18 @@ std::optional<OperandView> view_operand(const ir::Graph& g, ir::ValueRef value, 
   return v;
 }
 
-}  // namespace stitch::code
+std::optional<HeadsView> view_heads(const ir::Graph& g, ir::ValueRef value, const std::set<int32_t>& inside) {
+  const auto v = view_operand(g, value, inside);
+  return v ? as_heads(*v) : std::nullopt;
+}
+
+std::optional<HeadsView> view_permuted_heads(const ir::Graph& g, int32_t permute) {
+  const ir::Node& n = g.nodes[static_cast<size_t>(permute)];
+  OperandView v{{permute, 0}, g.type_of(n.value("x")).shape, {}, 0};
+  v.strides.resize(v.shape.size());
+  const std::vector<int64_t> result = ir::contiguous_strides(n.type().shape);
+  for (size_t d = 0; d < result.size(); ++d) v.strides[static_cast<size_t>(n.integers("dims")[d])] = result[d];
+  return as_heads(v);
+}
+
+}  // namespace stitch::plan
