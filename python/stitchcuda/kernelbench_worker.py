@@ -26,6 +26,7 @@ import types
 
 import torch
 
+from stitchcuda import offline_models
 from stitchcuda.device_share import Traced
 
 
@@ -234,6 +235,8 @@ def custom_source(folder):
 def evaluate(evaluator, request, device):
     with open(request["problem"], encoding="utf-8") as f:
         original = f.read()
+    if offline_models.wanted_by(original):
+        offline_models.install()
     wanted = {"seed_num": request["seed"], "num_correct_trials": request["trials"], "measure_performance": False, "verbose": False,
               "device": torch.device(device, torch.cuda.current_device()) if device == "cuda" else device, "backend": "cuda",
               "precision": torch.float32}

@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from . import offline_models
 from .errors import CaptureError, at_line, detail_of, one_line
 from .generators import Watch
 
@@ -73,6 +74,9 @@ def _import_file(file):
     spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    with open(file, encoding="utf-8", errors="replace") as f:
+        if offline_models.wanted_by(f.read()):
+            offline_models.install()
     guarded(lambda: spec.loader.exec_module(module), os.path.basename(file), "cannot be imported")
     return module
 

@@ -58,6 +58,12 @@ void take_result(const Suite& s, Row& row, const Json& results, const std::strin
   row.correct_by_kernelbench = get_bool(r, "correct", "").value_or(false);
   row.kernelbench_reason = get_string(r, "reason", "").value_or("");
   if (const auto e = get_number(r, "max_error", "")) row.kernelbench_max_error = *e;
+  row.device_ms.clear();
+  if (const auto ms = get_object(r, "device_ms", ""))
+    for (const auto& [owner, value] : (*ms)->items()) {
+      const std::string name = owner == "vendor" ? "library" : owner == "own" || owner == "framework" ? owner : "other";
+      if (value.is_number()) row.device_ms[name] += value.get<double>();
+    }
   row.kernelbench_key = artefact_key(s, row).value_or("");
 }
 
@@ -106,6 +112,7 @@ Status kernelbench_all(Suite& s) {
     r.correct_by_kernelbench.reset();
     r.kernelbench_reason.clear();
     r.kernelbench_max_error.reset();
+    r.device_ms.clear();
     todo.push_back(&r);
   }
   const auto started = Clock::now();

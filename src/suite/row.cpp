@@ -58,10 +58,7 @@ void read_row(const Json& j, Row& r) {
   read(j, "max_error", r.max_error);
   read(j, "reference_max_error", r.reference_max_error);
   read(j, "tolerance", r.tolerance);
-  const Json& share = j.at("time_share");
-  read(share, "own", r.own_share);
-  read(share, "library", r.library_share);
-  read(share, "framework", r.framework_share);
+  read(j, "device_ms", r.device_ms);
   read(j, "correct_by_kernelbench", r.correct_by_kernelbench);
   read(j, "kernelbench_reason", r.kernelbench_reason);
   read(j, "kernelbench_max_error", r.kernelbench_max_error);
@@ -108,7 +105,8 @@ void Row::forget_from(Step first) {
   reason.clear();
   correct.reset();
   correct_by_kernelbench.reset();
-  max_error = reference_max_error = tolerance = own_share = library_share = framework_share = kernelbench_max_error = std::nullopt;
+  max_error = reference_max_error = tolerance = kernelbench_max_error = std::nullopt;
+  device_ms.clear();
   target = outcome = sentence = kernelbench_reason = verify_key = kernelbench_key = "";
   if (first <= Step::code) {
     note.clear();
@@ -153,7 +151,7 @@ Json to_json(const Row& r) {
   j["max_error"] = or_null(r.max_error);
   j["reference_max_error"] = or_null(r.reference_max_error);
   j["tolerance"] = or_null(r.tolerance);
-  j["time_share"] = {{"own", or_null(r.own_share)}, {"library", or_null(r.library_share)}, {"framework", or_null(r.framework_share)}};
+  j["device_ms"] = r.device_ms;
   j["kernelbench_reason"] = r.kernelbench_reason;
   j["kernelbench_max_error"] = or_null(r.kernelbench_max_error);
   return j;

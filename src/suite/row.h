@@ -43,7 +43,9 @@ struct Row {
   std::optional<bool> correct;                      // valid and correct by the verification protocol
   std::string target, outcome, sentence;
   std::optional<double> max_error, reference_max_error, tolerance;
-  std::optional<double> own_share, library_share, framework_share;
+
+  // Device milliseconds of one call by whose kernels spent them: "own", "library", "framework", "other" (copies, unknown). Empty: not traced.
+  std::map<std::string, double> device_ms;
 
   std::optional<bool> correct_by_kernelbench;       // KernelBench's own evaluator on model_new.py
   std::string kernelbench_reason;

@@ -56,15 +56,27 @@ Json skills_json(const Suite& s) {
   return j;
 }
 
-// Mean over the problems that were traced, each counted once.
+// Shares of device time: of all time together, and the mean over the problems, each counted alike. Null when nothing was traced.
 Json time_share_json(const Suite& s) {
-  double own = 0, library = 0, framework = 0;
-  int64_t n = 0;
-  for (const Row& r : s.rows)
-    if (r.own_share && r.library_share && r.framework_share) own += *r.own_share, library += *r.library_share, framework += *r.framework_share, ++n;
-  if (!n) return nullptr;
-  const auto d = static_cast<double>(n);
-  return {{"problems", n}, {"own", rounded(own / d)}, {"library", rounded(library / d)}, {"framework", rounded(framework / d)}};
+  constexpr std::array owners{"own", "library", "framework", "other"};
+  std::map<std::string, double> sum, mean;
+  double all = 0;
+  int64_t problems = 0;
+  for (const Row& r : s.rows) {
+    double total = 0;
+    for (const auto& [owner, ms] : r.device_ms) total += ms;
+    if (total <= 0) continue;
+    ++problems;
+    all += total;
+    for (const auto& [owner, ms] : r.device_ms) sum[owner] += ms, mean[owner] += ms / total;
+  }
+  if (!problems) return nullptr;
+  Json weighted = Json::object(), each = Json::object();
+  for (const char* owner : owners) {
+    weighted[owner] = rounded(sum[owner] / all);
+    each[owner] = rounded(mean[owner] / static_cast<double>(problems));
+  }
+  return {{"problems", problems}, {"milliseconds", rounded(all)}, {"of_all_time", weighted}, {"mean_of_problems", each}};
 }
 
 Json summary_json(const Suite& s) {

@@ -45,16 +45,13 @@ Status read_verdict(const fs::path& file, Row& row) {
   row.target = get_string(v, "target", "").value_or("");
   row.outcome = get_string(v, "outcome", "").value_or("");
   row.sentence = get_string(v, "sentence", "").value_or("");
-  const Json precision = v.value("precision", Json::object()), coverage = v.value("coverage", Json::object());
+  const Json precision = v.value("precision", Json::object());
   const auto worst = [&](const char* key, std::optional<double>& into) {
     if (precision.is_object() && precision.contains(key)) read_number(precision.at(key), "max", into);
   };
   worst("error", row.max_error);
   worst("reference_error", row.reference_max_error);
   worst("tolerance", row.tolerance);
-  read_number(coverage, "own", row.own_share);
-  read_number(coverage, "library", row.library_share);
-  read_number(coverage, "framework", row.framework_share);
   return {};
 }
 

@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "base/files.h"
+#include "base/json_full.h"
 #include "suite/gpus.h"
 #include "suite/stages.h"
+#include "suite/summary.h"
 
 namespace stitch::suite {
 namespace {
@@ -22,8 +24,7 @@ while [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; [ "$1" = --source ] && source
 echo "$(basename "$(dirname "$so")") gpu=$CUDA_VISIBLE_DEVICES" >> "$(dirname "$so")/../../ran.txt"
 case "$so" in
   *Right*) echo '{"valid": true, "correct": true, "target": "cuda", "outcome": "ok", "sentence": "Correct.",
-    "precision": {"error": {"max": 1e-6, "norm": 1e-7}, "reference_error": null, "tolerance": {"max": 1e-4, "norm": 1e-5}},
-    "coverage": {"own": 0.75, "library": 0.25, "framework": 0.0, "note": ""}}' > "$out";;
+    "precision": {"error": {"max": 1e-6, "norm": 1e-7}, "reference_error": null, "tolerance": {"max": 1e-4, "norm": 1e-5}}}' > "$out";;
   *Wrong*) echo '{"valid": true, "correct": false, "target": "cuda", "outcome": "wrong", "sentence": "Wrong results."}' > "$out"; exit 1;;
   *Cheat*) echo '{"valid": false, "correct": true, "target": "cuda", "outcome": "rules_broken", "sentence": "Not accepted."}' > "$out"; exit 1;;
   *Memory*) echo 'some noise' >&2; echo 'stitchcuda: The GPU has too little memory.' >&2; exit 4;;
@@ -38,7 +39,8 @@ results=""
 while [ $# -gt 0 ]; do
   [ "$1" = --out ] && out=$2
   case "$1" in
-    */*Right) results="$results,\"${1%%=*}\": {\"compiled\": true, \"correct\": true, \"reason\": \"\", \"max_error\": 1e-6, \"seconds\": 1}";;
+    */*Right) results="$results,\"${1%%=*}\": {\"compiled\": true, \"correct\": true, \"reason\": \"\", \"max_error\": 1e-6, \"seconds\": 1,
+      \"device_ms\": {\"own\": 3.0, \"vendor\": 1.0, \"copies\": 0.5, \"unknown\": 0.5}}";;
     */*Wrong) results="$results,\"${1%%=*}\": {\"compiled\": true, \"correct\": false, \"reason\": \"Off by one.\", \"max_error\": null, \"seconds\": 1}";;
     */*Memory) echo 'stitchcuda: No evaluator here.' >&2; exit 4;;
   esac
@@ -107,7 +109,6 @@ TEST_F(GpuStages, EachVerdictIsTakenForWhatItSays) {
   EXPECT_EQ(right.max_error, 1e-6);
   EXPECT_EQ(right.tolerance, 1e-4);
   EXPECT_FALSE(right.reference_max_error);
-  EXPECT_EQ(right.own_share, 0.75);
   for (const char* name : {"Wrong", "Cheat"}) {
     EXPECT_EQ(row(*s, name).correct, false) << name;
     EXPECT_TRUE(row(*s, name).ok(Step::verify)) << "a verdict was reached";
@@ -151,11 +152,24 @@ TEST_F(GpuStages, KernelBenchSaysWhatItFoundAndNothingElse) {
   ASSERT_TRUE(kernelbench_all(*s));
   EXPECT_EQ(s->rows[0].correct_by_kernelbench, true);
   EXPECT_EQ(s->rows[0].kernelbench_max_error, 1e-6);
+  EXPECT_EQ(s->rows[0].device_ms, (std::map<std::string, double>{{"own", 3.0}, {"library", 1.0}, {"other", 1.0}}));
   EXPECT_EQ(s->rows[1].correct_by_kernelbench, false);
   EXPECT_EQ(s->rows[1].kernelbench_reason, "Off by one.");
   EXPECT_FALSE(s->rows[2].correct_by_kernelbench) << "no result is neither right nor wrong";
   EXPECT_THAT(s->rows[2].kernelbench_reason, HasSubstr("exit code 0"));
   EXPECT_EQ(s->rows[3].correct_by_kernelbench, true);
+}
+
+TEST_F(GpuStages, DeviceTimeIsSharedOutByOwner) {
+  const auto s = built({"A", "B", "C"});
+  s->rows[0].device_ms = {{"own", 1.0}, {"library", 3.0}};
+  s->rows[1].device_ms = {{"own", 12.0}};
+  const Json share = to_json(*s).at("summary").at("time_share");
+  EXPECT_EQ(share.at("problems"), 2);
+  EXPECT_EQ(share.at("milliseconds"), 16.0);
+  EXPECT_EQ(share.at("of_all_time").at("own"), 0.813);  // 13 of 16
+  EXPECT_EQ(share.at("mean_of_problems").at("own"), 0.625);
+  EXPECT_EQ(share.at("mean_of_problems").at("framework"), 0.0);
 }
 
 TEST_F(GpuStages, AnEvaluatorThatCannotRunGivesItsReason) {

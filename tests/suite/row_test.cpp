@@ -21,7 +21,7 @@ Row sample() {
   r.correct = true;
   r.target = "cuda", r.outcome = "ok", r.sentence = "Correct.";
   r.max_error = 1e-6, r.tolerance = 1e-4;
-  r.own_share = 0.75, r.library_share = 0.25, r.framework_share = 0.0;
+  r.device_ms = {{"own", 0.75}, {"library", 0.25}};
   r.correct_by_kernelbench = false;
   r.kernelbench_reason = "Too far.";
   r.capture_key = "c", r.product_key = "p", r.verify_key = "v", r.kernelbench_key = "k";
