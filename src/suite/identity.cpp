@@ -3,6 +3,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <vector>
 
@@ -65,7 +66,10 @@ Result<Identity> product_identity() {
 
 std::string commit_of_source() {
   const std::string commit = git({"rev-parse", "HEAD"});
-  if (commit.empty()) return "unknown";
+  if (commit.empty()) {
+    const char* told = std::getenv("STITCHCUDA_COMMIT");
+    return told && *told ? told : "unknown";
+  }
   return git({"status", "--porcelain", "--untracked-files=no"}).empty() ? commit : commit + "-dirty";
 }
 

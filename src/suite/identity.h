@@ -14,7 +14,7 @@ struct Identity {
 };
 Result<Identity> product_identity();
 
-std::string commit_of_source();   // "0123abcd...", with "-dirty" for a changed tree; "unknown" outside a repository
+std::string commit_of_source();   // "0123abcd...", with "-dirty" for a changed tree; outside a repository $STITCHCUDA_COMMIT or "unknown"
 Json describe_machine();          // {cpu, cores, memory_bytes, gpus: [names]}
 
 }  // namespace stitch::suite

@@ -124,7 +124,7 @@ void Row::forget_from(Step first) {
 }
 
 Json to_json(const Row& r) {
-  Json j{{"level", r.problem.level}, {"id", r.problem.id}, {"name", r.problem.name}, {"file", r.problem.file.string()}, {"sha256", r.sha256}};
+  Json j{{"level", r.problem.level}, {"id", r.problem.id}, {"name", r.problem.name}, {"file", (r.problem.file.parent_path().filename() / r.problem.file.filename()).string()}, {"sha256", r.sha256}};
   Json seconds = Json::object();
   for (size_t i = 0; i < kSteps; ++i) {
     j[std::string(kPast[i])] = or_null(r.done[i]);
