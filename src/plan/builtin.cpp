@@ -129,8 +129,8 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
     t.id = fmt::format("t{:02}", index);
     t.kind = group.kind;
     t.nodes = group.nodes;
-    t.name = fmt::format("{}_{}", t.id, describe_nodes(g, t.nodes));
     io.fill(t);
+    t.name = fmt::format("{}_{}", t.id, describe_task(g, t.nodes, t.outputs));
     t.why = why(g, t);
     t.skills = skills_for(t.kind);
     if (t.kind != TaskKind::alias) {

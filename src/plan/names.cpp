@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "ir/ops.h"
@@ -85,6 +86,26 @@ std::string describe_nodes(const ir::Graph& g, const std::vector<int32_t>& nodes
     kept.push_back(w.text);
   }
   return fmt::format("{}_and_{}_more", fmt::join(kept, "_"), words.size() - room);
+}
+
+std::string describe_task(const ir::Graph& g, const std::vector<int32_t>& nodes, const std::vector<ir::ValueRef>& outputs) {
+  std::string target;
+  for (const ir::ValueRef& v : outputs) {
+    bool state = false;
+    for (const ir::Output& o : g.outputs)
+      if (o.value == v) {
+        if (o.kind == ir::Output::Kind::user) return describe_nodes(g, nodes);
+        state = true;
+        if (target.empty()) target = o.target;
+      }
+    if (!state) return describe_nodes(g, nodes);
+  }
+  if (target.empty()) return describe_nodes(g, nodes);
+  constexpr size_t longest = 48;  // the end of a module path says more than its beginning
+  if (target.size() > longest) target.erase(0, target.size() - longest);
+  for (char& c : target)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return "update_" + target;
 }
 
 }  // namespace stitch::plan

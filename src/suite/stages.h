@@ -19,6 +19,7 @@ struct Suite {
   std::vector<Row> rows;
   std::array<double, kSteps> wall{};       // of this run
   double kernelbench_wall = 0;
+  std::string commit;                      // as the run began
 
   const SuiteProgress& progress;
   std::mutex progress_mutex;

@@ -101,8 +101,9 @@ Result<SuiteOutcome> run_suite(const SuiteOptions& options, const SuiteProgress&
   STITCH_TRY(const std::vector<Problem> problems, selected(o));
   STITCH_CHECK_OK(check_machine(o));
   STITCH_TRY(const loop::OutFolder lock, loop::OutFolder::open(o.out));
-  Suite s{o, {}, 1, false, {}, {}, 0, progress};
+  Suite s{o, {}, 1, false, {}, {}, 0, "", progress};
   STITCH_TRY(s.identity, product_identity());
+  s.commit = commit_of_source();
   s.jobs = o.jobs > 0 ? o.jobs : hardware_threads();
   s.cuda = o.target == "cuda" || (o.target == "auto" && run::gpu_present());
   for (const Problem& p : problems) {

@@ -107,7 +107,7 @@ Json summary_json(const Suite& s) {
   j["tasks_by_skill"] = skills_json(s);
   j["time_share"] = time_share_json(s);
   j["precision"] = std::string(hw::name_of(s.options.precision));
-  j["commit"] = commit_of_source();
+  j["commit"] = s.commit;
   j["machine"] = describe_machine();
   return j;
 }

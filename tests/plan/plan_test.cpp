@@ -290,6 +290,20 @@ return %2 {name="o"}
             "conv_transpose1d");
 }
 
+TEST(Names, OfATaskThatOnlyChangesStateIsTheState) {
+  const Plan p = planned(parsed(R"(
+%0: f32[4,8] = input() {name="x"}
+%1: i64[] = weight() {name="bn.num_batches_tracked"}
+%2: i64[] = add(%1, 1)
+%3: f32[4,8] = relu(%0)
+return %3 {name="output0"}, %2 {name="new_count", mutates_weight="bn.num_batches_tracked"}
+)"));
+  std::vector<std::string> names;
+  for (const Task& t : p.tasks) names.push_back(t.name.substr(4));
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"relu", "update_bn_num_batches_tracked"}));
+}
+
 TEST(Names, OfManyNodesKeepTheReductions) {
   const ir::Graph g = parsed(R"(
 %0: f32[4,8] = input() {name="x"}

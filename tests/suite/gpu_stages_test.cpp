@@ -81,7 +81,7 @@ class GpuStages : public ::testing::Test {
   }
   // A suite whose problems are built.
   std::unique_ptr<Suite> built(const std::vector<std::string>& names) {
-    auto s = std::unique_ptr<Suite>(new Suite{options_, {"capture", "product"}, 1, true, {}, {}, 0, progress_});
+    auto s = std::unique_ptr<Suite>(new Suite{options_, {"capture", "product"}, 1, true, {}, {}, 0, "commit", progress_});
     int id = 0;
     for (const std::string& name : names) {
       Row r;
