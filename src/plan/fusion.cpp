@@ -18,6 +18,7 @@ using ir::ValueRef;
 
 constexpr size_t kMaxNodesPerGroup = 48;   // keeps kernels readable and registers few
 constexpr size_t kMaxOperandsPerGroup = 20;
+constexpr size_t kConcatenationFactor = 4;  // the branches of a concatenation are short and apart: a group with one may be larger
 constexpr int64_t kRecomputeLimit = 2;     // a special-function node may be evaluated this many times more than needed
 
 bool is_leaf(const Node& n) { return n.op_name() == "input" || n.op_name() == "weight"; }
@@ -80,9 +81,10 @@ class Partition {
 
   void place(int32_t i) {
     if (const int32_t target = best_consumer(i); target >= 0) {
-      const TaskKind kind = inlinable(node(i)) ? group(target).kind : anchor_kind(g_, node(i));
+      const bool anchors = !inlinable(node(i)) && !joins_by_thread(i, target);
+      const TaskKind kind = anchors ? anchor_kind(g_, node(i)) : group(target).kind;
       put(i, target);
-      if (!inlinable(node(i))) {
+      if (anchors) {
         group(target).kind = kind;
         group(target).anchor = i;
       }
@@ -113,17 +115,33 @@ class Partition {
   bool may_join(int32_t i, int32_t id, const std::vector<int32_t>& consumer_groups) {
     const Group& target = group(id);
     const Node& n = node(i);
-    if (n.types.size() > 1 || target.nodes.size() >= kMaxNodesPerGroup) return false;
+    const size_t room = concatenates(target) ? kConcatenationFactor : 1;
+    if (n.types.size() > 1 || target.nodes.size() >= room * kMaxNodesPerGroup) return false;
     const bool escapes = is_output_[static_cast<size_t>(i)] || consumer_groups.size() > 1;
-    if (operand_count(target, i) > kMaxOperandsPerGroup) return false;
+    if (operand_count(target, i) > room * kMaxOperandsPerGroup) return false;
     if (inlinable(n)) {
       if (!accepts_prologue(target, i)) return false;
       if (escapes && !same_iteration_space(target, i)) return false;
       if (recompute_factor(target, i) > 1 && !cheap_to_recompute(i, target)) return false;
-    } else if (!accepts_anchor(target, i)) {
+    } else if (!(joins_by_thread(i, id) && !escapes) && !accepts_anchor(target, i)) {
       return false;
     }
     return !escapes || !creates_cycle(id, consumer_groups);
+  }
+
+  bool concatenates(const Group& target) const {
+    return target.kind == TaskKind::pointwise && std::any_of(target.nodes.begin(), target.nodes.end(), [&](int32_t m) { return node(m).op_name() == "cat"; });
+  }
+  // Short reductions that are put side by side are computed by the threads of the concatenation instead of a kernel each.
+  bool joins_by_thread(int32_t i, int32_t id) {
+    if (!is_short_reduction(g_, node(i)) || !concatenates(group(id))) return false;
+    const auto put_aside = [&](int32_t u) { return node(u).op_name() == "cat"; };
+    for (int32_t u : users_[static_cast<size_t>(i)]) {
+      if (put_aside(u)) continue;
+      const std::vector<int32_t>& next = users_[static_cast<size_t>(u)];
+      if (!shape_only(node(u)) || !std::all_of(next.begin(), next.end(), put_aside)) return false;
+    }
+    return true;
   }
 
   bool accepts_prologue(const Group& target, int32_t i) const {

@@ -16,6 +16,9 @@ struct Group {
   int32_t anchor = -1;          // the node that decides the kind (product, convolution, first reduction); -1 if pointwise
 };
 
+// A sum, mean or extremum of floats over so few elements that each thread of a pointwise kernel can compute it where it is needed.
+bool is_short_reduction(const ir::Graph&, const ir::Node&);
+
 // Groups in execution order; every node except inputs and weights is in exactly one. Without fusion, one node a group.
 std::vector<Group> partition(const ir::Graph&, bool fuse = true);
 

@@ -206,7 +206,7 @@ Graph drop_dead(const Graph& g) {
 
 Result<ir::Graph> prepare(const ir::Graph& original) {
   using Pass = Graph (*)(const Graph&);
-  constexpr Pass passes[] = {lower_batch_norm, lower_einsum, group_repeated_heads, lower_wide_attention, merge_common, split_cheap, drop_dead};
+  constexpr Pass passes[] = {lower_batch_norm, lower_einsum, group_repeated_heads, lower_wide_attention, turn_products, merge_common, split_cheap, drop_dead};
   Graph g = original;
   for (Pass pass : passes) g = pass(g);
   if (auto status = ir::validate(g); !status) {

@@ -5,6 +5,7 @@
 //   lower_einsum       two-operand contractions become permute / view / matmul
 //   group_repeated_heads  attention over keys and values whose heads were repeated reads them as they were (grouped-query attention)
 //   lower_wide_attention  attention whose heads are too wide for the tiled kernel becomes matmul, softmax, matmul
+//   turn_products      a product that is only read transposed is computed transposed: (x w')' = w x'
 //   merge_common       equal nodes become one (common subexpressions)
 //   split_cheap        full, arange, eye and views of inputs or weights get one copy per consumer, so that sharing them never
 //                      forces a value into memory

@@ -7,5 +7,6 @@ namespace stitch::plan {
 
 ir::Graph group_repeated_heads(const ir::Graph&);
 ir::Graph lower_wide_attention(const ir::Graph&);
+ir::Graph turn_products(const ir::Graph&);
 
 }  // namespace stitch::plan

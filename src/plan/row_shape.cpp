@@ -45,4 +45,13 @@ RowShape row_shape(const ir::Graph& g, const ir::Node& n) {
   return {};
 }
 
+bool is_short_reduction(const ir::Graph& g, const ir::Node& n) {
+  constexpr int64_t kFewElements = 16;
+  const std::string_view op = n.op_name();
+  if (op != "sum" && op != "mean" && op != "amax" && op != "amin") return false;
+  const ir::TensorType& x = g.type_of(n.value("x"));
+  const int64_t results = ir::numel(n.type().shape), elements = ir::numel(x.shape);
+  return ir::is_floating(n.type().dtype) && x.dtype == n.type().dtype && results > 0 && elements > 0 && elements / results <= kFewElements;
+}
+
 }  // namespace stitch::plan

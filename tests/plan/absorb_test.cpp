@@ -151,6 +151,69 @@ return %7 {name="p"}, %8 {name="o"}
             (Tasks{"gemm: linear tanh", "alias: view", "gemm: matmul", "gemm: linear"}));
 }
 
+TEST(Prepare, AProductThatIsOnlyReadTransposedIsComputedTransposed) {
+  const Tasks turned = tasks(R"(
+%0: f32[4,512,256] = input() {name="x"}
+%1: f32[4,196,512] = input() {name="r"}
+%2: f32[196,256] = weight() {name="w"}
+%3: f32[196] = weight() {name="b"}
+%4: f32[512] = weight() {name="g"}
+%5: f32[4,512,196] = linear(%0, %2, %3)
+%6: f32[4,196,512] = permute(%5, dims=[0,2,1])
+%7: f32[4,196,512] = add(%6, %1)
+%8: f32[4,196,512] = layer_norm(%7, %4, normalized_shape=[512])
+return %8 {name="o"}
+)");
+  EXPECT_EQ(turned, (Tasks{"gemm: permute matmul", "row: view add add layer_norm"}));
+  // Read by a product, which turns it for nothing; too small, so that one product over the batch is faster.
+  EXPECT_EQ(tasks(R"(
+%0: f32[4,512,256] = input() {name="x"}
+%1: f32[4,512,64] = input() {name="y"}
+%2: f32[196,256] = weight() {name="w"}
+%3: f32[4,512,196] = linear(%0, %2)
+%4: f32[4,196,512] = permute(%3, dims=[0,2,1])
+%5: f32[4,196,64] = matmul(%4, %1)
+return %5 {name="o"}
+)"),
+            (Tasks{"gemm: linear", "gemm: permute matmul"}));
+  EXPECT_EQ(tasks(R"(
+%0: f32[900,8,16] = input() {name="x"}
+%1: f32[4,16] = weight() {name="w"}
+%2: f32[900,8,4] = linear(%0, %1)
+%3: f32[900,4,8] = permute(%2, dims=[0,2,1])
+%4: f32[900,4,8] = softmax(%3, dim=2)
+return %4 {name="o"}
+)"),
+            (Tasks{"gemm: linear", "row: permute softmax"}));
+}
+
+TEST(Plan, ShortReductionsBesideEachOtherAreOneTask) {
+  EXPECT_EQ(tasks(R"(
+%0: f32[64,8] = input() {name="dense"}
+%1: i64[64,3] = input() {name="i"}
+%2: i64[64,3] = input() {name="j"}
+%3: f32[10,8] = weight() {name="first"}
+%4: f32[10,8] = weight() {name="second"}
+%5: f32[64,3,8] = embedding(%3, %1)
+%6: f32[64,8] = sum(%5, dims=[1])
+%7: f32[64,3,8] = embedding(%4, %2)
+%8: f32[64,8] = mean(%7, dims=[1])
+%9: f32[64,24] = cat([%0, %6, %8], dim=1)
+return %9 {name="o"}
+)"),
+            (Tasks{"pointwise: embedding sum embedding mean cat"}));
+  // A long reduction, and one that is a result of its own, keep their kernels.
+  EXPECT_EQ(tasks(R"(
+%0: f32[64,8,4] = input() {name="x"}
+%1: f32[64,32,8] = input() {name="y"}
+%2: f32[64,8] = sum(%0, dims=[2])
+%3: f32[64,8] = sum(%1, dims=[1])
+%4: f32[64,16] = cat([%2, %3], dim=1)
+return %2 {name="p"}, %4 {name="o"}
+)"),
+            (Tasks{"row: sum", "reduction: sum", "pointwise: cat"}));
+}
+
 // (batch, heads / 3, keys, width) repeated three times over, as expand + reshape and repeat_interleave do.
 TEST(Prepare, RepeatedHeadsBecomeGroupedAttention) {
   const ir::Graph g = prepared(R"(

@@ -5,6 +5,7 @@
 
 #include "code/skill.h"
 #include "ir/ops.h"
+#include "plan/fusion.h"
 
 namespace stitch::code {
 
@@ -276,6 +277,9 @@ Val Emitter::compute(ValueRef v, const Coords& coords) {
       break;
     case ir::OpClass::index:
       if (is_inline(node)) return emit_index(*this, node, v, coords);
+      break;
+    case ir::OpClass::reduction:
+      if (plan::is_short_reduction(graph_, node)) return emit_short_reduction(*this, node, v, coords);
       break;
     default: break;
   }

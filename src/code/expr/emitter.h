@@ -140,6 +140,7 @@ Val emit_source(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);
 Val emit_movement(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);
 Val emit_index(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);
 Val emit_batch_norm(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);   // inference mode only
+Val emit_short_reduction(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);  // what plan::is_short_reduction() names
 Val emit_loop(Emitter&, const ir::Node&, ir::ValueRef, const Coords&);          // everything a thread can loop over
 
 // Whether value() can compute this node without a hook, and without loops over more than its own element.

@@ -4,6 +4,8 @@
 
 #include "code/skills/common.h"
 #include "code/skills/skills.h"
+#include "ir/ops.h"
+#include "plan/fusion.h"
 
 namespace stitch::code {
 namespace {
@@ -18,8 +20,12 @@ struct Attempt {
   bool loops;
   int64_t elements;
 
+  bool has_loops() const {
+    return loops || std::any_of(context.task.nodes.begin(), context.task.nodes.end(),
+                                [&](int32_t n) { return context.graph.nodes[static_cast<size_t>(n)].op->cls == ir::OpClass::reduction; });
+  }
   int widest_vector() const {
-    if (loops || elements < kVectorThreshold) return 1;
+    if (has_loops() || elements < kVectorThreshold) return 1;
     int64_t bytes = 1;
     for (ir::ValueRef v : outputs) bytes = std::max(bytes, ir::size_of(context.graph.type_of(v).dtype));
     for (ir::ValueRef v : context.task.inputs)
@@ -107,9 +113,17 @@ struct Attempt {
   }
 };
 
+// Short reductions only beside a concatenation: by themselves, kernels that share the elements among threads do better.
 bool takes(const TaskContext& context) {
-  return std::all_of(context.task.nodes.begin(), context.task.nodes.end(),
-                     [&](int32_t n) { return is_inline(context.graph.nodes[static_cast<size_t>(n)]); });
+  bool reductions = false, concatenates = false;
+  for (int32_t m : context.task.nodes) {
+    const ir::Node& n = context.graph.nodes[static_cast<size_t>(m)];
+    concatenates = concatenates || n.op_name() == "cat";
+    if (is_inline(n)) continue;
+    if (!plan::is_short_reduction(context.graph, n)) return false;
+    reductions = true;
+  }
+  return !reductions || concatenates;
 }
 
 Result<TaskSource> write(const TaskContext& context) { return elementwise_task(context, "pointwise", false); }

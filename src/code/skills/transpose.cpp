@@ -16,14 +16,41 @@ constexpr int kTile = 32, kRows = 8;            // a block is 32 x 8 threads, ea
 constexpr int64_t kLeastElements = 1 << 18;     // below, caches make up for the pattern
 constexpr size_t kMostTiles = 4;
 
-// One coordinate variable per dim of the results. They are the first variables of every index space made here, so addresses that are
-// linear in them compare equal across spaces.
+// Neighbouring dims of the result taken as one. (28, 28, 192) as (784, 192) has tiles where no single dim is long enough.
+struct Merged {
+  ir::Shape shape;                 // extents after merging
+  std::vector<ir::Shape> parts;    // the result's own extents in each
+};
+
+// All ways to merge, the fewest merges first; the result as it is comes first.
+std::vector<Merged> mergings(const ir::Shape& shape) {
+  std::vector<Merged> out;
+  const size_t gaps = shape.size() - 1;
+  for (uint32_t joined = 0; joined + 1 < (1u << gaps); ++joined) {  // bit d: dims d and d + 1 are one; never all of them
+    Merged m;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (d > 0 && (joined >> (d - 1)) & 1u) {
+        m.shape.back() *= shape[d];
+        m.parts.back().push_back(shape[d]);
+      } else {
+        m.shape.push_back(shape[d]);
+        m.parts.push_back({shape[d]});
+      }
+    }
+    out.push_back(std::move(m));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Merged& a, const Merged& b) { return a.shape.size() > b.shape.size(); });
+  return out;
+}
+
+// One coordinate variable per (merged) dim of the results. They are the first variables of every index space made here, so addresses that
+// are linear in them compare equal across spaces.
 class Turned {
  public:
-  explicit Turned(const TaskContext& c) : c_(c), shape_(c.graph.type_of(c.task.outputs.front()).shape) {}
+  Turned(const TaskContext& c, Merged merged) : c_(c), shape_(std::move(merged.shape)), parts_(std::move(merged.parts)) {}
 
   Result<TaskSource> write() {
-    if (!find_tiles()) return fail(ErrorKind::unsupported, "no operand is read across its layout");
+    if (shape_.back() < kTile || !find_tiles()) return fail(ErrorKind::unsupported, "no operand is read across its layout");
     IndexSpace space;
     Emitter e(c_.graph, space, needs_wide_index(c_));
     set_up(e, c_);
@@ -47,6 +74,16 @@ class Turned {
       at.push_back(space.variable(name_of(d), shape_[d]));
     }
     return at;
+  }
+
+  // The coordinates of the result's own dims.
+  Coords own_coordinates(IndexSpace& space, const Coords& at) const {
+    Coords own;
+    for (size_t d = 0; d < shape_.size(); ++d) {
+      const Coords parts = space.unravel(at[d], parts_[d]);
+      own.insert(own.end(), parts.begin(), parts.end());
+    }
+    return own;
   }
 
   // Coefficient of a coordinate in an address that is linear in all of them; nothing if it is not.
@@ -79,7 +116,8 @@ class Turned {
       }
       return std::nullopt;
     });
-    for (ValueRef v : c_.task.outputs) e.value(v, at);
+    const Coords own = own_coordinates(space, at);
+    for (ValueRef v : c_.task.outputs) e.value(v, own);
     if (crossing.empty() || e.refused()) return false;
     turned_ = static_cast<size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin());
     for (const auto& [load, d] : crossing)
@@ -140,8 +178,9 @@ class Turned {
     });
     elements(e, at, last(), turned_, [&] {
       const std::string where = e.text(space.ravel(at, shape_));
+      const Coords own = own_coordinates(space, at);
       for (ValueRef v : c_.task.outputs) {
-        const std::string value = stored(e, e.value(v, at), c_.graph.type_of(v).dtype);
+        const std::string value = stored(e, e.value(v, own), c_.graph.type_of(v).dtype);
         e.line(fmt::format("{}[{}] = {};", c_.parameter(v), where, value));
       }
     });
@@ -154,8 +193,8 @@ class Turned {
     for (ValueRef v : c_.task.outputs) params.output(c_, v);
     const std::string name = c_.task.name + "_kernel";
     TaskSource source;
-    source.kernels = fmt::format("// Tiles of {0} x {0} over dims {1} and {2} of the result.\n__global__ void __launch_bounds__({3}) {4}({5}) {{\n{6}}}\n\n", kTile, turned_, last(),
-                                 kTile * kRows, name, params.declarations(), e.body());
+    source.kernels = fmt::format("// Tiles of {0} x {0} over dims {1} and {2} of the result as {5}.\n__global__ void __launch_bounds__({3}) {4}({6}) {{\n{7}}}\n\n", kTile, turned_, last(),
+                                 kTile * kRows, name, ir::to_string(shape_), params.declarations(), e.body());
     source.kernels += fmt::format("{}{} {{\n  {}<<<{}, {}, 0, stream>>>({});\n  STITCH_CHECK_LAUNCH();\n  return nullptr;\n}}\n", task_comment(c_, "transpose"), c_.signature(), name,
                                   blocks(), kTile * kRows, params.arguments());
     return source;
@@ -163,6 +202,7 @@ class Turned {
 
   const TaskContext& c_;
   ir::Shape shape_;
+  std::vector<ir::Shape> parts_;
   size_t turned_ = 0;
   std::vector<std::pair<ValueRef, Index>> tiles_;
 };
@@ -171,11 +211,21 @@ bool takes(const TaskContext& c) {
   const auto shape_of = [&](ValueRef v) { return c.graph.type_of(v).shape; };
   if (c.task.outputs.empty()) return false;
   const ir::Shape shape = shape_of(c.task.outputs.front());
-  return shape.size() >= 2 && shape.back() >= kTile && ir::numel(shape) >= kLeastElements &&
+  return shape.size() >= 2 && shape.size() <= 6 && ir::numel(shape) >= kLeastElements &&
          std::all_of(c.task.outputs.begin(), c.task.outputs.end(), [&](ValueRef v) { return shape_of(v) == shape; }) &&
          std::all_of(c.task.nodes.begin(), c.task.nodes.end(), [&](int32_t n) { return is_inline(c.graph.nodes[static_cast<size_t>(n)]); });
 }
-Result<TaskSource> write(const TaskContext& c) { return Turned(c).write(); }
+// Only a permute moves the innermost dim; without one there is nothing to gain from merging.
+Result<TaskSource> write(const TaskContext& c) {
+  const bool permutes = std::any_of(c.task.nodes.begin(), c.task.nodes.end(), [&](int32_t n) { return c.graph.nodes[static_cast<size_t>(n)].op_name() == "permute"; });
+  const ir::Shape& shape = c.graph.type_of(c.task.outputs.front()).shape;
+  for (Merged& m : mergings(shape)) {
+    const bool as_it_is = m.shape.size() == shape.size();
+    if (!as_it_is && !permutes) break;
+    if (auto source = Turned(c, std::move(m)).write()) return source;
+  }
+  return fail(ErrorKind::unsupported, "no operand is read across its layout");
+}
 
 }  // namespace
 
