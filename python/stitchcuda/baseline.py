@@ -96,6 +96,8 @@ class Reference:
     def load(self, request):
         self.device = torch.device(request["device"])
         self.inputs, self.outputs = request["inputs"], request["outputs"]
+        if self.device.type == "cuda":
+            torch.cuda.set_per_process_memory_fraction(0.9)  # the candidate's process needs room for its own context and libraries
         self.precision = request["precision"]
         self.set_flags(request)
         source, kind, name = request["source"], request["kind"], request["name"]
