@@ -114,3 +114,36 @@ def test_kernelbench_rule():
     assert all_close(got, exact, 1e-4)[0]
     got[0, 0] = math.nan
     assert not all_close(got, exact, 1e-4)[0]
+
+
+class Chaotic:
+    """A reference whose own draws go wrong in a few elements, others each time."""
+
+    outputs = [{"name": "y", "dtype": "f32"}]
+
+    def __init__(self, exact, lost):
+        self.value, self.lost, self.device = exact, lost, torch.device("cpu")
+
+    def approximate(self, inputs, number, roundoff):
+        got = self.value.to(torch.float32).clone()
+        at = torch.randperm(got.numel(), generator=torch.Generator().manual_seed(number))[:self.lost]
+        got.view(-1)[at] += 1.0
+        return [got]
+
+
+@pytest.mark.parametrize("lost,wrong,scale,ok", [
+    (20, 20, 0.0, True),     # wrong where the reference is lost too, though elsewhere
+    (20, 100, 0.0, False),   # far more of them than the reference
+    (0, 5, 0.0, False),      # a reference that is never lost excuses nothing
+    (0, 0, 9e-5, False),     # every element within its bound, the whole not: a coarser precision
+    (20, 0, 9e-5, True),     # the same within twice the error of a lost reference
+    (20, 20, 3e-2, False),
+])
+def test_a_lost_reference_excuses_as_many_elements_and_no_precision(lost, wrong, scale, ok):
+    from stitchcuda.device_checks import DeviceChecks
+    _, exact = pair((200, 300))
+    checks = DeviceChecks(Chaotic(exact, lost), {}, None)
+    got = (exact * (1 + scale)).to(torch.float32)
+    got.view(-1)[torch.randperm(got.numel(), generator=torch.Generator().manual_seed(99))[:wrong]] += 1.0
+    results = checks._judge([got], [exact], [], F32, NAN_POISON, 2.0 ** -24, False)
+    assert all(r.ok for r in results) == ok
