@@ -275,6 +275,18 @@ Result<Bundle> bundle_from_json(const Json& j, const std::string& what) {
 
 }  // namespace
 
+std::vector<TensorType> types_of(const std::vector<TensorInfo>& infos) {
+  std::vector<TensorType> types;
+  for (const TensorInfo& i : infos) types.push_back(i.type);
+  return types;
+}
+
+std::vector<TensorType> output_types(const Bundle& b) {
+  std::vector<TensorType> types;
+  for (const Output& o : b.graph.outputs) types.push_back(b.graph.type_of(o.value));
+  return types;
+}
+
 Result<Bundle> read_bundle(const fs::path& folder) {
   std::error_code ec;
   if (!fs::is_directory(folder, ec)) return fail(ErrorKind::bad_input, "{} is not a .stitch folder; capture the program first.", folder.string());

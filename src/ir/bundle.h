@@ -71,6 +71,9 @@ struct Bundle {
   bool has_weights = false;          // weights.safetensors is there
 };
 
+std::vector<TensorType> types_of(const std::vector<TensorInfo>&);
+std::vector<TensorType> output_types(const Bundle&);  // in graph order
+
 // Reads and checks program.json (version, graph rules, declared sizes against files). Tensor bytes are not read.
 Result<Bundle> read_bundle(const std::filesystem::path& folder);
 // Tensor data, in graph order. Checks names, dtypes, shapes and file length. NaN in a weight or Inf in a parameter is an error

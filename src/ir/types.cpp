@@ -75,6 +75,13 @@ int64_t bytes_of(const TensorType& t) {
   int64_t bytes = 0;
   return __builtin_mul_overflow(numel(t.shape), size_of(t.dtype), &bytes) ? INT64_MAX : bytes;
 }
+
+int64_t bytes_of(const std::vector<TensorType>& types) {
+  int64_t sum = 0;
+  for (const TensorType& t : types)
+    if (__builtin_add_overflow(sum, bytes_of(t), &sum)) return INT64_MAX;
+  return sum;
+}
 std::string to_string(const TensorType& t) { return fmt::format("{}{}", name_of(t.dtype), to_string(t.shape)); }
 
 }  // namespace stitch::ir

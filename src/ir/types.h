@@ -35,6 +35,7 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 int64_t bytes_of(const TensorType&);             // INT64_MAX when it does not fit
+int64_t bytes_of(const std::vector<TensorType>&);  // of all; likewise
 std::string to_string(const TensorType&);        // "f32[2,3]"
 
 // One result of one node: `node` is an index into Graph::nodes, `output` the position among its results.

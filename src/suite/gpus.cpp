@@ -47,11 +47,7 @@ std::vector<Gpu> find_gpus() {
 uint64_t verification_bytes(uint64_t gpu_bytes) { return 6 * gpu_bytes + (uint64_t{2} << 30); }
 
 uint64_t tensor_bytes(const ir::Bundle& b) {
-  uint64_t total = 0;
-  for (const auto* list : {&b.inputs, &b.weights})
-    for (const ir::TensorInfo& t : *list) total += static_cast<uint64_t>(ir::bytes_of(t.type));
-  for (const ir::Output& o : b.graph.outputs) total += static_cast<uint64_t>(ir::bytes_of(b.graph.type_of(o.value)));
-  return total;
+  return static_cast<uint64_t>(ir::bytes_of(ir::types_of(b.inputs)) + ir::bytes_of(ir::types_of(b.weights)) + ir::bytes_of(ir::output_types(b)));
 }
 
 GpuSlots::GpuSlots(const std::vector<Gpu>& gpus, int jobs_per_gpu) : jobs_per_gpu_(jobs_per_gpu) {

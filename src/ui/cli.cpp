@@ -22,17 +22,25 @@ void on_interrupt(int) {
   _exit(130);
 }
 
+// Options that several commands have.
+void add_target_and_precision(CLI::App& c, std::string& target, std::string& precision) {
+  c.add_option("--target", target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
+  c.add_option("--precision", precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+}
+void add_timed_calls(CLI::App& c, int& calls) {
+  c.add_option("--timed-calls", calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
+}
+
 void add_run(CLI::App& app, Command& chosen) {
   auto options = std::make_shared<RunArguments>();
   CLI::App* c = app.add_subcommand("run", "Turn a PyTorch program into a verified CUDA program");
   c->add_option("input", options->input, "FILE.py (Model, get_inputs, get_init_inputs), module:callable, FILE.pt2 or a .stitch folder")->required();
   c->add_option("--out", options->out, "Output folder (default: out/NAME)");
-  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
-  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  add_target_and_precision(*c, options->target, options->precision);
   c->add_option("--device", options->device, "Device description used for planning");
   c->add_option("--inputs", options->inputs_attribute, "For module:callable: the attribute that gives example inputs");
   c->add_option("--seed", options->seed, "Seed of weights and inputs");
-  c->add_option("--timed-calls", options->timed_calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
+  add_timed_calls(*c, options->timed_calls);
   c->add_flag("--fresh", options->fresh, "Start over instead of resuming an interrupted run");
   c->add_flag("--json", options->json, "Print the verdict as the last line of stdout");
   c->callback([&chosen, options] { chosen = [options] { return run_command(*options); }; });
@@ -60,10 +68,9 @@ void add_verify(CLI::App& app, Command& chosen) {
   c->add_option("candidate", options->candidate, "program.so, or the folder that holds it")->required();
   c->add_option("--bundle", options->bundle, "The captured program (default: program.stitch in the candidate's folder)");
   c->add_option("--source", options->source, "The PyTorch file (default: the one the bundle names); needed on a GPU");
-  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
-  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  add_target_and_precision(*c, options->target, options->precision);
   c->add_option("--trials", options->trials, "Random input sets")->check(CLI::Range(5, 1000));
-  c->add_option("--timed-calls", options->timed_calls, "On a GPU: how many calls to time; 0 checks correctness only")->check(CLI::Range(0, 10000));
+  add_timed_calls(*c, options->timed_calls);
   c->add_option("--time-budget", options->time_budget, "Seconds of checking after which input sets with special properties are left out (the verdict says so)")->check(CLI::Range(0.0, 1e6));
   c->add_option("--seed", options->seed, "Seed of the random inputs (default: a fresh one, recorded in the verdict)");
   c->add_option("--out", options->out, "Write the verdict to this file too");
@@ -82,8 +89,7 @@ void add_suite(CLI::App& app, Command& chosen) {
   c->add_option("--step", options->step, "The last step to do")->check(CLI::IsMember({"capture", "plan", "code", "build", "verify"}));
   c->add_option("--out", options->out, "Output folder: a folder a problem, suite.json and suite.md")->required();
   c->add_option("--jobs", options->jobs, "Problems at a time (default: one per core)")->check(CLI::Range(1, 1024));
-  c->add_option("--target", options->target, "Where to verify: host, cuda or auto (a GPU if there is one)")->check(CLI::IsMember({"auto", "host", "cuda"}));
-  c->add_option("--precision", options->precision, "Precision class")->check(CLI::IsMember({"fp32", "default", "tf32", "bf16", "fp16"}));
+  add_target_and_precision(*c, options->target, options->precision);
   c->add_option("--device", options->device, "Device description used for planning");
   c->add_option("--seed", options->seed, "Seed of weights and inputs");
   c->add_option("--trials", options->trials, "Random input sets of a verification")->check(CLI::Range(5, 1000));

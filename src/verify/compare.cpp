@@ -93,15 +93,6 @@ Kind kind_of(double v) {
   return Kind::finite;
 }
 
-std::vector<int64_t> unravel(int64_t flat, const ir::Shape& shape) {
-  std::vector<int64_t> index(shape.size());
-  for (size_t d = shape.size(); d-- > 0;) {
-    index[d] = flat % shape[d];
-    flat /= shape[d];
-  }
-  return index;
-}
-
 bool still_poisoned(const ir::Tensor& got, int64_t i, uint16_t poison) {
   const auto size = ir::size_of(got.type.dtype);
   for (int64_t b = i * size; b < (i + 1) * size; ++b) {
@@ -238,6 +229,15 @@ void compare_floats(Comparison& c, const ir::Tensor& got, const ir::Tensor& exac
 }
 
 }  // namespace
+
+std::vector<int64_t> unravel(int64_t flat, const ir::Shape& shape) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % shape[d];
+    flat /= shape[d];
+  }
+  return index;
+}
 
 Comparison compare(const std::string& output, const ir::Tensor& got, const ir::Tensor& exact,
                    std::span<const ir::Tensor> references, Tolerance tolerance, uint16_t poison) {

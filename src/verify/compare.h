@@ -19,6 +19,8 @@ struct Tolerance {
   double max = 0, norm = 0;
 };
 
+std::vector<int64_t> unravel(int64_t flat, const ir::Shape&);  // index of a row-major element
+
 struct WrongElement {
   std::vector<int64_t> index;
   double expected = 0, got = 0;

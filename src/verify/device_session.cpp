@@ -18,24 +18,6 @@ using run::Region;
 constexpr int64_t kTwoSlotsBytes = int64_t{4} << 30;  // inputs and outputs beyond this get one buffer each
 constexpr auto kPatience = std::chrono::seconds(600);
 
-std::vector<ir::TensorType> types_of(const std::vector<ir::TensorInfo>& infos) {
-  std::vector<ir::TensorType> out;
-  for (const auto& i : infos) out.push_back(i.type);
-  return out;
-}
-
-std::vector<ir::TensorType> output_types(const ir::Bundle& bundle) {
-  std::vector<ir::TensorType> out;
-  for (const auto& o : bundle.graph.outputs) out.push_back(bundle.graph.type_of(o.value));
-  return out;
-}
-
-int64_t total_bytes(const std::vector<ir::TensorType>& types) {
-  int64_t sum = 0;
-  for (const auto& t : types) sum += ir::bytes_of(t);
-  return sum;
-}
-
 const char* kind_name(InputModel::Kind k) {
   using K = InputModel::Kind;
   switch (k) {
@@ -63,15 +45,6 @@ double number(const Json& j) {
   if (j.is_number()) return j.get<double>();
   const std::string text = j.is_string() ? j.get<std::string>() : "nan";
   return text == "inf" ? HUGE_VAL : text == "-inf" ? -HUGE_VAL : std::nan("");
-}
-
-std::vector<int64_t> unravel(int64_t flat, const ir::Shape& shape) {
-  std::vector<int64_t> index(shape.size());
-  for (size_t d = shape.size(); d-- > 0;) {
-    index[d] = flat % shape[d];
-    flat /= shape[d];
-  }
-  return index;
 }
 
 Comparison comparison_from(const Json& j, const ir::Shape& shape) {
@@ -126,10 +99,10 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
   std::unique_ptr<DeviceSession> s(new DeviceSession(context, reference));
   s->random_.seed(context.seed ^ 0x5eed);
   STITCH_TRY(s->worker_, run::Worker::start(spec));
-  const auto inputs = types_of(bundle.inputs), outputs = output_types(bundle);
-  s->slots_ = total_bytes(inputs) + total_bytes(outputs) <= kTwoSlotsBytes ? 2 : 1;
+  const auto inputs = ir::types_of(bundle.inputs), outputs = ir::output_types(bundle);
+  s->slots_ = ir::bytes_of(inputs) + ir::bytes_of(outputs) <= kTwoSlotsBytes ? 2 : 1;
   std::optional<CandidateFailure> failure;
-  STITCH_CHECK_OK(s->lend(Region::weights, "weights", types_of(bundle.weights), failure));
+  STITCH_CHECK_OK(s->lend(Region::weights, "weights", ir::types_of(bundle.weights), failure));
   for (int slot = 0; slot < s->slots_ && !failure; ++slot) {
     const auto offset = static_cast<uint32_t>(slot);
     STITCH_CHECK_OK(s->lend(static_cast<Region>(static_cast<uint32_t>(Region::inputs0) + offset), fmt::format("inputs{}", slot), inputs, failure));
@@ -199,7 +172,7 @@ Result<Outcome<SetAnswer>> DeviceSession::run(const SetItem& item, bool measure)
     STITCH_TRY(auto late, reference_.ask({{"op", "late"}, {"outputs", slots_ > 1 ? number : 0}, {"call", number}}, kPatience));
     if (evidence_.late_write.empty()) evidence_.late_write = late.value("late_write", "");
   }
-  const auto types = output_types(c.bundle);
+  const auto types = ir::output_types(c.bundle);
   if (item.stored && verdict.at("oracle").is_array() && !verdict.at("oracle").empty())
     return oracle_disagrees(c, item.stored->name, fmt::format("Output \"{}\" differs.", verdict.at("oracle")[0].value("output", "")));
   SetAnswer answer;

@@ -12,12 +12,6 @@ using run::SharedRegion;
 
 constexpr uint64_t kMaxWorkspace = uint64_t{64} << 30;
 
-std::vector<ir::TensorType> types_of(const std::vector<ir::TensorInfo>& infos) {
-  std::vector<ir::TensorType> out;
-  for (const auto& i : infos) out.push_back(i.type);
-  return out;
-}
-
 Region region_id(Region first, int slot) { return static_cast<Region>(static_cast<uint32_t>(first) + static_cast<uint32_t>(slot)); }
 
 // Index of the first byte that differs, or nullopt.
@@ -45,15 +39,14 @@ Result<Outcome<std::unique_ptr<Session>>> Session::start(const ir::Bundle& bundl
   s->bundle_ = &bundle;
   s->weights_ = weights;
   s->cuda_ = spec.cuda;
-  STITCH_TRY(auto weights_region, SharedRegion::create("stitch-weights", types_of(bundle.weights)));
+  STITCH_TRY(auto weights_region, SharedRegion::create("stitch-weights", ir::types_of(bundle.weights)));
   s->weights_region_ = std::make_unique<SharedRegion>(std::move(weights_region));
   for (size_t i = 0; i < weights.size(); ++i) s->weights_region_->fill(i, weights[i].data);
   for (int slot = 0; slot < kSessionInputSlots; ++slot) {
-    STITCH_TRY(auto region, SharedRegion::create("stitch-inputs", types_of(bundle.inputs)));
+    STITCH_TRY(auto region, SharedRegion::create("stitch-inputs", ir::types_of(bundle.inputs)));
     s->inputs_.push_back(std::move(region));
   }
-  std::vector<ir::TensorType> output_types;
-  for (const auto& o : bundle.graph.outputs) output_types.push_back(bundle.graph.type_of(o.value));
+  const auto output_types = ir::output_types(bundle);
   for (int slot = 0; slot < kSessionOutputSlots; ++slot) {
     STITCH_TRY(auto region, SharedRegion::create("stitch-outputs", output_types));
     s->outputs_.push_back(std::move(region));

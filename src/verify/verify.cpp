@@ -176,10 +176,8 @@ Result<Failure> check_with_host_memory(CheckContext& context, const run::WorkerS
 // Device memory that a verification may take at its peak: lent buffers, private copies, references and fp64 forms of inputs, outputs and weights, and
 // a few of the largest intermediate values in fp64, which a library's workspace may need too.
 uint64_t peak_device_bytes(const ir::Bundle& bundle) {
-  int64_t inputs = 0, outputs = 0, weights = 0, largest = 0;
-  for (const auto& t : bundle.inputs) inputs += ir::bytes_of(t.type);
-  for (const auto& t : bundle.weights) weights += ir::bytes_of(t.type);
-  for (const auto& o : bundle.graph.outputs) outputs += ir::bytes_of(bundle.graph.type_of(o.value));
+  const int64_t inputs = ir::bytes_of(ir::types_of(bundle.inputs)), outputs = ir::bytes_of(ir::output_types(bundle)), weights = ir::bytes_of(ir::types_of(bundle.weights));
+  int64_t largest = 0;
   for (const auto& node : bundle.graph.nodes)
     for (const auto& type : node.types) largest = std::max(largest, ir::bytes_of(type));
   return static_cast<uint64_t>(4 * inputs + 8 * outputs + 4 * weights + 8 * largest) + (uint64_t{3} << 30);
