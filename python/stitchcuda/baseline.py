@@ -88,6 +88,19 @@ def move(model, device):
                 setattr(part, name, value.to(device))
 
 
+def own_storage(outputs, others):
+    """The outputs, copied where they share memory with one another or with `others`, or hold on to more than their own."""
+    place = lambda t: t.untyped_storage().data_ptr()  # noqa: E731
+    taken, kept = {place(t) for t in others}, []
+    for t in outputs:
+        t = t.detach()
+        if place(t) in taken or t.untyped_storage().nbytes() > t.numel() * t.element_size() or not t.is_contiguous():
+            t = t.clone(memory_format=torch.contiguous_format)
+        taken.add(place(t))
+        kept.append(t)
+    return kept
+
+
 def widened(t):
     return t.double() if t.is_floating_point() else t
 
@@ -218,7 +231,7 @@ class Reference:
 
         with self.changed(perturb if scale else None):
             changed = [perturb(t) for t in tensors]
-            return [t.detach().clone() for t in self.collect(changed, self.call(changed, replay=True))]
+            return own_storage(self.collect(changed, self.call(changed, replay=True)), [*changed, *state_tensors(self.model).values()])
 
     @contextlib.contextmanager
     def changed(self, parameter=None, dtype=None):
@@ -242,7 +255,7 @@ class Reference:
         try:
             with float64_defaults(), self.changed(widened, torch.float64):
                 wide = [widened(t) if t.is_floating_point() else t.clone() for t in tensors]
-                outputs = [t.detach().clone() for t in self.collect(wide, self.call(wide, replay=True))]
+                outputs = own_storage(self.collect(wide, self.call(wide, replay=True)), [*wide, *state_tensors(self.model).values()])
         finally:
             self.precision = saved
         for info, tensor in zip(self.outputs, outputs):

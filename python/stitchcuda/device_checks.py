@@ -31,6 +31,7 @@ class DeviceChecks:
         self.arena = Arena(reference.device)
         self.inputs, self.expected, self.taken = [], [], {}
         self.base, self.kept = [], {}
+        self.seconds = {"oracle": 0.0, "reference": 0.0}  # of the last judgement
 
     # Regions ---------------------------------------------------------------------------------------------------------
     def share(self, request):
@@ -149,8 +150,10 @@ class DeviceChecks:
     # Judgement ------------------------------------------------------------------------------------------------------------
     def judge(self, request):
         """Judges what was taken in both calls; the logic is src/verify/judge.cpp's."""
-        references = []
+        references, started = [], time.perf_counter()
         exact = self.reference.exact(self.inputs)
+        self.wait()
+        self.seconds = {"oracle": time.perf_counter() - started, "reference": 0.0}
         answer = {"exact_digest": digest(exact), "output_digest": digest(self.taken[0]), "oracle": None, "kernelbench": None, "second": None}
         if self.expected:
             stored = self._judge(self.expected, exact, [], request["oracle_tolerance"], request["poison"][0], request["special_roundoff"], False)
@@ -165,7 +168,7 @@ class DeviceChecks:
             expected = self.expected or references[0]
             results = [all_close(g, e, request["kernelbench_tolerance"]) for g, e in zip(self.taken[0], expected)]
             answer["kernelbench"] = {"ok": all(r[0] for r in results), "max_abs_difference": max((r[1] for r in results), default=0.0)}
-        return answer
+        return {**answer, "seconds": self.seconds}
 
     def _judge(self, got, exact, references, tolerance, poison, roundoff, measure):
         def compare_all():
@@ -177,7 +180,10 @@ class DeviceChecks:
             for number in range(len(references), count):
                 if number >= 3 and size * number > MANY_DRAWS_BYTES:
                     break
+                started = time.perf_counter()
                 references.append(self.reference.approximate(self.inputs, number, roundoff))
+                self.wait()
+                self.seconds["reference"] += time.perf_counter() - started
 
         if measure:
             draw_until(2)

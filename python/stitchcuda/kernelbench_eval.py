@@ -10,6 +10,7 @@ Exit code 0: every problem was evaluated (correct or not); 2: bad arguments; 4: 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -17,6 +18,8 @@ import signal
 import subprocess
 import sys
 import time
+
+from stitchcuda.gpu_turn import turn
 
 
 class Unusable(Exception):
@@ -36,6 +39,9 @@ def parser():
     p.add_argument("--seed", type=int, default=42, help="KernelBench's seed_num (default 42)")
     p.add_argument("--inputs-on-device", action="store_true",
                    help="create inputs and weights on the GPU: the largest problems have 17 GB of inputs, which the CPU draws for minutes")
+    p.add_argument("--memory-turns", metavar="DIR", help="lock files by which processes share the GPU's memory; see gpu_turn.py")
+    p.add_argument("--memory-pieces", type=int, default=1, help="how many pieces of 4 GiB the GPU has (default 1)")
+    p.add_argument("--memory", action="append", default=[], metavar="LEVEL/ID=BYTES", help="what a problem takes of it")
     p.add_argument("--timeout", type=float, default=600, help="seconds for one problem (default 600)")
     p.add_argument("--device", default="cuda", help="where to evaluate (default cuda; KernelBench itself knows nothing else)")
     return p
@@ -54,14 +60,19 @@ def locate(root, key):
 
 
 def read_items(options):
-    items = []
+    items, memory = [], {}
+    for text in options.memory:
+        key, _, size = text.partition("=")
+        if not size.isdecimal():
+            raise Unusable(f"\"--memory {text}\" is not LEVEL/ID=BYTES.")
+        memory[key] = int(size)
     for text in options.problems:
         key, equals, folder = text.partition("=")
         if not equals or key.count("/") != 1 or not folder:
             raise Unusable(f"\"{text}\" is not LEVEL/ID=FOLDER, such as 1/19=out/1_19.")
         if any(i["key"] == key for i in items):
             raise Unusable(f"Problem {key} is given twice.")
-        items.append({"key": key, "folder": os.path.abspath(folder), "problem": locate(options.kernelbench_root, key)})
+        items.append({"key": key, "folder": os.path.abspath(folder), "problem": locate(options.kernelbench_root, key), "memory": memory.get(key, 0)})
     return items
 
 
@@ -162,11 +173,13 @@ def evaluate(options, items, save):
 
 def _one(child, item, options):
     """(result of one problem, the child or None when it has ended)."""
-    started = time.monotonic()
-    child.send({**item, "trials": options.trials, "seed": options.seed, "inputs_on_device": options.inputs_on_device})
-    result, failure = child.answer(options.timeout)
+    with turn(options.memory_turns, options.memory_pieces, item["memory"]) if options.memory_turns else contextlib.nullcontext():
+        started = time.monotonic()
+        child.send({**item, "trials": options.trials, "seed": options.seed, "inputs_on_device": options.inputs_on_device})
+        result, failure = child.answer(options.timeout)
+        if failure == "timeout":
+            child.kill()
     if failure == "timeout":
-        child.kill()
         return not_evaluated(f"The evaluation did not end within {options.timeout:g} s.", time.monotonic() - started), None
     if failure:
         return not_evaluated(f"The evaluating process died ({child.end()}).", time.monotonic() - started), None

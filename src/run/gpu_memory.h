@@ -18,6 +18,10 @@ class GpuMemoryTurn {
   static Result<GpuMemoryTurn> take(const std::string& gpu, uint64_t total, uint64_t bytes);
   size_t pieces() const { return locks_.size(); }
 
+  // For others that keep to the same rules (python/stitchcuda/gpu_turn.py): where a GPU's lock files lie, and how many there are.
+  static Result<fs::path> folder_of(const std::string& gpu);
+  static size_t pieces_of(uint64_t total);
+
  private:
   std::vector<FileLock> locks_;
 };

@@ -1,4 +1,6 @@
 // Plan, code and build: from bundles to program.so.
+#include <algorithm>
+
 #include "base/files.h"
 #include "build/compiler.h"
 #include "loop/program.h"
@@ -9,8 +11,8 @@
 namespace stitch::suite {
 namespace {
 
-std::function<bool(const Row&)> after(Step previous, Step step) {
-  return [=](const Row& r) { return r.ok(previous) && !r.ok(step); };
+std::vector<Row*> after(Suite& s, Step previous, Step step) {
+  return rows_where(s, [=](const Row& r) { return r.ok(previous) && !r.ok(step); });
 }
 
 Status write_sources(Suite& s, Row& row, bool generic_only) {
@@ -57,7 +59,7 @@ Status build_one(Suite& s, Row& row) {
 }  // namespace
 
 void plan_all(Suite& s) {
-  for_rows(s, Step::plan, s.jobs, after(Step::capture, Step::plan), [&](Row& row) -> Status {
+  for_rows(s, Step::plan, s.jobs, after(s, Step::capture, Step::plan), [&](Row& row) -> Status {
     STITCH_TRY(const ir::Bundle bundle, ir::read_bundle(s.bundle(row)));
     STITCH_TRY(const hw::Device device, hw::find_device(s.options.device));
     STITCH_TRY(const loop::Planned p, loop::plan_program(bundle, {device, s.options.precision}, s.folder(row)));
@@ -69,11 +71,16 @@ void plan_all(Suite& s) {
 }
 
 void code_all(Suite& s) {
-  for_rows(s, Step::code, s.jobs, after(Step::plan, Step::code), [&](Row& row) { return write_sources(s, row, false); });
+  for_rows(s, Step::code, s.jobs, after(s, Step::plan, Step::code), [&](Row& row) { return write_sources(s, row, false); });
 }
 
-void build_all(Suite& s) {
-  for_rows(s, Step::build, s.jobs, after(Step::code, Step::build), [&](Row& row) { return build_one(s, row); });
+void build_all(Suite& s, const std::function<void(Row&)>& built) {
+  std::vector<Row*> todo = after(s, Step::code, Step::build);
+  // The longest sources first, so that no long build is left over at the end.
+  std::stable_sort(todo.begin(), todo.end(), [](const Row* a, const Row* b) { return a->lines > b->lines; });
+  for_rows(s, Step::build, s.jobs, todo, [&](Row& row) { return build_one(s, row); }, [&](Row& row) {
+    if (built && row.ok(Step::build)) built(row);
+  });
 }
 
 }  // namespace stitch::suite

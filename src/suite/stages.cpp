@@ -11,16 +11,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-Status guarded(const std::function<Status(Row&)>& body, Row& row) {
-  try {
-    return body(row);
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorKind::environment, "Memory ran out; run fewer --jobs at a time.");
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, "Internal error ({}); please report it with this problem.", e.what());
-  }
-}
-
 // The long story of a failure (a traceback, a compiler's output), beside the row.
 void keep_evidence(const fs::path& folder, const std::string& detail) {
   const fs::path file = folder / "failure.txt";
@@ -31,6 +21,16 @@ void keep_evidence(const fs::path& folder, const std::string& detail) {
 
 }  // namespace
 
+Status guarded(const std::function<Status(Row&)>& body, Row& row) {
+  try {
+    return body(row);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorKind::environment, "Memory ran out; run fewer --jobs at a time.");
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal, "Internal error ({}); please report it with this problem.", e.what());
+  }
+}
+
 void settle(Suite& s, Step step, Row& row, const Status& status, double seconds, size_t done, size_t total) {
   if (status) row.finish(step, seconds);
   else row.finish(step, seconds, status.error());
@@ -40,16 +40,21 @@ void settle(Suite& s, Step step, Row& row, const Status& status, double seconds,
   if (s.progress) s.progress(step, done, total, row);
 }
 
-void for_rows(Suite& s, Step step, int jobs, const std::function<bool(const Row&)>& wanted, const std::function<Status(Row&)>& body) {
-  std::vector<Row*> todo;
+std::vector<Row*> rows_where(Suite& s, const std::function<bool(const Row&)>& wanted) {
+  std::vector<Row*> rows;
   for (Row& r : s.rows)
-    if (wanted(r)) todo.push_back(&r);
+    if (wanted(r)) rows.push_back(&r);
+  return rows;
+}
+
+void for_rows(Suite& s, Step step, int jobs, const std::vector<Row*>& todo, const std::function<Status(Row&)>& body, const std::function<void(Row&)>& settled) {
   std::atomic<size_t> next{0}, done{0};
   const auto work = [&] {
     for (size_t i = next++; i < todo.size(); i = next++) {
       const auto started = Clock::now();
       const Status status = guarded(body, *todo[i]);
       settle(s, step, *todo[i], status, since(started), ++done, todo.size());
+      if (settled) settled(*todo[i]);
     }
   };
   const auto started = Clock::now();

@@ -1,7 +1,6 @@
 #include "suite/suite.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -82,13 +81,10 @@ Status run_stages(Suite& s) {
   STITCH_CHECK_OK(capture_all(s));
   if (last >= Step::plan) plan_all(s);
   if (last >= Step::code) code_all(s);
-  if (last >= Step::build) build_all(s);
-  if (last >= Step::verify) {
-    STITCH_CHECK_OK(verify_all(s));
+  if (last == Step::build) build_all(s);
+  if (last == Step::verify) {
+    STITCH_CHECK_OK(build_and_verify(s));
     if (s.cuda && s.options.kernelbench_eval) STITCH_CHECK_OK(kernelbench_all(s));
-    std::sort(s.rows.begin(), s.rows.end(), [](const Row& a, const Row& b) {
-      return std::tie(a.problem.level, a.problem.id, a.problem.name) < std::tie(b.problem.level, b.problem.id, b.problem.name);
-    });
   }
   return {};
 }

@@ -34,6 +34,7 @@ struct SuiteOptions {
   double time_budget = 900;                // seconds of checking a problem after which special input sets are left out
   bool kernelbench_eval = true;            // KernelBench's own evaluator beside, on a GPU
   std::chrono::seconds verify_timeout{1800};
+  std::chrono::seconds stop_after{0};      // from the suite's start: later no further verification begins; 0 = never
   std::filesystem::path program;           // the stitchcuda program, which verifies each problem in a process of its own
 };
 

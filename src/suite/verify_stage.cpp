@@ -1,6 +1,8 @@
 // Verification of every built program, each in a `stitchcuda verify` process of its own: whatever one does to its GPU context or its memory
 // touches no other.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -71,30 +73,83 @@ Status verify_one(Suite& s, Row& row, const std::string& gpu) {
   return read_verdict(verdict, row);
 }
 
+// Rows whose programs are ready, handed out the largest first: small ones fill the GPU beside it and afterwards.
+class ReadyRows {
+ public:
+  void add(Row& row) {
+    const std::lock_guard lock(mutex_);
+    rows_.push_back(&row);
+    changed_.notify_one();
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+  // Waits; nullptr once there will be no more.
+  Row* take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !rows_.empty(); });
+    if (rows_.empty()) return nullptr;
+    const auto largest = std::max_element(rows_.begin(), rows_.end(), [](const Row* a, const Row* b) { return a->gpu_bytes < b->gpu_bytes; });
+    Row* row = *largest;
+    rows_.erase(largest);
+    return row;
+  }
+
+ private:
+  std::vector<Row*> rows_;
+  bool closed_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+bool may_start_another(const Suite& s) {
+  return s.options.stop_after.count() == 0 || std::chrono::steady_clock::now() - s.started < s.options.stop_after;
+}
+
+// `gpu_jobs` problems at a time on each GPU, whose memory they share out among themselves (run/gpu_memory.h).
+void verify_on_gpus(Suite& s, const std::vector<Gpu>& gpus, ReadyRows& ready, size_t total) {
+  const auto started = std::chrono::steady_clock::now();
+  const auto seconds = [](auto from) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count(); };
+  std::atomic<size_t> done{0};
+  const auto work = [&](const std::string& gpu) {
+    while (Row* row = ready.take()) {
+      if (!may_start_another(s)) continue;
+      const auto begun = std::chrono::steady_clock::now();
+      const Status status = guarded([&](Row& r) { return verify_one(s, r, gpu); }, *row);
+      settle(s, Step::verify, *row, status, seconds(begun), ++done, total);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < s.options.gpu_jobs; ++i)
+    for (const Gpu& gpu : gpus) threads.emplace_back(work, gpu.id);
+  for (std::thread& t : threads) t.join();
+  s.wall[static_cast<size_t>(Step::verify)] += seconds(started);
+}
+
 }  // namespace
 
-Status verify_all(Suite& s) {
+Status build_and_verify(Suite& s) {
   const std::vector<Gpu> gpus = s.cuda ? find_gpus() : std::vector<Gpu>{};
   if (s.cuda && gpus.empty()) return fail(ErrorKind::environment, "--target cuda needs an NVIDIA GPU that nvidia-smi lists; use --target host or --step build.");
   for (Row& r : s.rows) {
     const auto key = r.ok(Step::build) ? key_of(s, r) : Result<std::string>("");
     if (!key || *key != r.verify_key) r.forget_from(Step::verify);
   }
-  const auto wanted = [](const Row& r) { return r.ok(Step::build) && !r.ok(Step::verify); };
+  const auto unverified = [](const Row& r) { return r.ok(Step::build) && !r.ok(Step::verify); };
   if (!s.cuda) {
-    for_rows(s, Step::verify, s.jobs, wanted, [&](Row& row) { return verify_one(s, row, ""); });
+    build_all(s);
+    for_rows(s, Step::verify, s.jobs, rows_where(s, unverified), [&](Row& row) { return verify_one(s, row, ""); });
     return {};
   }
-  // The largest first: small ones fill the GPU afterwards without a gap. Each verification waits for its turn at the GPU's memory itself.
-  std::stable_sort(s.rows.begin(), s.rows.end(), [](const Row& a, const Row& b) { return a.gpu_bytes > b.gpu_bytes; });
-  GpuSlots slots(gpus, s.options.gpu_jobs);
-  const int threads = static_cast<int>(gpus.size()) * s.options.gpu_jobs;
-  for_rows(s, Step::verify, threads, wanted, [&](Row& row) {
-    const size_t gpu = slots.acquire(0);
-    const Status status = verify_one(s, row, gpus[gpu].id);
-    slots.release(gpu, 0);
-    return status;
-  });
+  ReadyRows ready;
+  for (Row* row : rows_where(s, unverified)) ready.add(*row);
+  const size_t total = rows_where(s, [](const Row& r) { return r.ok(Step::code) && !r.ok(Step::verify); }).size();
+  std::thread verifying([&] { verify_on_gpus(s, gpus, ready, total); });
+  build_all(s, [&](Row& row) { ready.add(row); });
+  ready.close();
+  verifying.join();
   return {};
 }
 

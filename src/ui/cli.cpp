@@ -97,6 +97,7 @@ void add_suite(CLI::App& app, Command& chosen) {
   c->add_option("--capture-timeout", options->capture_timeout, "Seconds for the capture of one problem")->check(CLI::Range(1, 86400));
   c->add_option("--time-budget", options->time_budget, "Seconds of checking after which a verification leaves out special input sets")->check(CLI::Range(0.0, 1e6));
   c->add_option("--verify-timeout", options->verify_timeout, "Seconds for the verification of one problem")->check(CLI::Range(1, 86400));
+  c->add_option("--stop-after", options->stop_after, "Seconds after which no further verification begins; 0 for no limit")->check(CLI::Range(0, 1 << 30));
   c->add_flag("--no-kernelbench-eval", options->no_kernelbench_eval, "Leave KernelBench's own evaluator out of the verify step");
   c->add_flag("--fresh", options->fresh, "Start over instead of keeping what an earlier run finished");
   c->add_flag("--json", options->json, "Print the summary as the last line of stdout");

@@ -47,7 +47,7 @@ int verify_command(const VerifyArguments&);
 struct SuiteArguments {
   std::string root, problems, step = "build", out, target = "auto", precision = "default", device = "h200";
   std::vector<int> levels;
-  int jobs = 0, gpu_jobs = 4, trials = 5, capture_timeout = 300, verify_timeout = 1800;
+  int jobs = 0, gpu_jobs = 4, trials = 5, capture_timeout = 300, verify_timeout = 1800, stop_after = 0;
   double time_budget = 900;
   int64_t seed = 42;
   bool fresh = false, json = false, no_kernelbench_eval = false;

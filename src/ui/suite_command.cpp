@@ -53,6 +53,7 @@ Result<suite::SuiteOptions> options_of(const SuiteArguments& a) {
   o.time_budget = a.time_budget;
   o.kernelbench_eval = !a.no_kernelbench_eval;
   o.verify_timeout = std::chrono::seconds(a.verify_timeout);
+  o.stop_after = std::chrono::seconds(a.stop_after);
   std::error_code ec;
   o.program = fs::read_symlink("/proc/self/exe", ec);
   return o;

@@ -84,7 +84,9 @@ Status DeviceSession::lend(Region id, const std::string& name, const std::vector
                        {"shape", types[i].shape}});
   STITCH_TRY(auto answer, reference_.ask({{"op", "share"}, {"region", name}, {"bytes", layout.bytes}, {"tensors", tensors}}, kPatience));
   STITCH_TRY(const int fd, reference_.receive_descriptor());
+  const auto since = std::chrono::steady_clock::now();
   auto attached = worker_->attach(id, fd, layout, answer.at("bytes").get<uint64_t>());
+  reference_.add_spent("candidate_attach", since);
   close(fd);
   if (!attached) failure = attached.error();
   return {};
@@ -98,7 +100,9 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
   if (auto bad = run::check_elf(spec.candidate)) return refused(*bad);
   std::unique_ptr<DeviceSession> s(new DeviceSession(context, reference));
   s->random_.seed(context.seed ^ 0x5eed);
+  auto since = std::chrono::steady_clock::now();
   STITCH_TRY(s->worker_, run::Worker::start(spec));
+  reference.add_spent("candidate_start", since);
   const auto inputs = ir::types_of(bundle.inputs), outputs = ir::output_types(bundle);
   s->slots_ = ir::bytes_of(inputs) + ir::bytes_of(outputs) <= kTwoSlotsBytes ? 2 : 1;
   std::optional<CandidateFailure> failure;
@@ -118,12 +122,14 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
     STITCH_TRY([[maybe_unused]] auto changed, reference.ask({{"op", "alter_weights"}, {"names", s->weight_names_}, {"amount", altered}, {"seed", context.seed >> 2}}, kPatience));
   }
 
+  since = std::chrono::steady_clock::now();
   auto manifest_text = s->worker_->load();
   if (!manifest_text) return refused(manifest_text.error());
   if (auto manifest = run::check_manifest(*manifest_text, bundle, spec.cuda); !manifest) return refused(manifest.error());
   auto created = s->worker_->create();
   if (!created) return refused(created.error());
   s->create_seconds_ = s->worker_->last_wall_ms() / 1000;
+  reference.add_spent("candidate_load", since);
   const auto workspace = static_cast<int64_t>(std::min<uint64_t>(created->number[0], uint64_t{1} << 50));
   if (workspace > int64_t{128} << 30)
     return refused({run::FailureKind::memory_limit, fmt::format("The candidate asks for a workspace of {} bytes, more than a GPU has.", workspace), {}});
@@ -135,7 +141,9 @@ Result<Outcome<std::unique_ptr<DeviceSession>>> DeviceSession::start(const Check
 Result<std::optional<CandidateFailure>> DeviceSession::checked_call(int number, uint16_t poison, bool thorough) {
   const std::optional<CandidateFailure> fine;
   STITCH_TRY([[maybe_unused]] auto ready, reference_.ask({{"op", "before_call"}, {"inputs", in_}, {"outputs", out_}, {"poison", poison}}, kPatience));
+  const auto called = std::chrono::steady_clock::now();
   auto reply = worker_->run(in_, out_, poison, false);
+  reference_.add_spent("candidate_call", called);
   if (!reply) return std::optional(reply.error());
   ++evidence_.calls;
   STITCH_TRY(auto seen, reference_.ask({{"op", "after_call"}, {"inputs", in_}, {"outputs", out_}, {"call", number}, {"thorough", thorough},

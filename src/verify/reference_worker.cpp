@@ -139,12 +139,16 @@ Result<Json> ReferenceWorker::ask(const Json& request, std::chrono::seconds time
   if (sent < line.size()) sigtimedwait(&pipe_signal, nullptr, &none);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto asked = std::chrono::steady_clock::now(), deadline = asked + timeout;
   for (;;) {
     if (const auto end = buffer_.find('\n'); end != std::string::npos) {
       const std::string text = buffer_.substr(0, end);
       buffer_.erase(0, end + 1);
       STITCH_TRY(auto answer, parse_json(text, "PyTorch's answer"));
+      double rest = std::chrono::duration<double>(std::chrono::steady_clock::now() - asked).count();
+      if (answer.contains("seconds"))
+        for (const auto& [part, seconds] : answer.at("seconds").items()) spent_[part] += seconds.get<double>(), rest -= seconds.get<double>();
+      spent_[request.value("op", "?")] += rest;
       if (answer.value("ok", false)) return answer;
       Error e{ErrorKind::environment, answer.value("error", "PyTorch could not answer."), tail_of(folder_->path() / "log")};
       return tl::make_unexpected(e);
@@ -162,6 +166,10 @@ Result<Json> ReferenceWorker::ask(const Json& request, std::chrono::seconds time
     }
     buffer_.append(chunk, static_cast<size_t>(n));
   }
+}
+
+void ReferenceWorker::add_spent(const std::string& step, std::chrono::steady_clock::time_point since) {
+  spent_[step] += std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
 Result<int> ReferenceWorker::receive_descriptor() {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,9 @@ class ReferenceWorker {
   // The descriptor that came with the answer to a "share" request; the caller closes it.
   Result<int> receive_descriptor();
   Status build_baseline(const std::string& mode);
+  // Seconds spent waiting for answers, by request; what an answer says of its parts ("seconds") is counted under those names.
+  const std::map<std::string, double>& spent() const { return spent_; }
+  void add_spent(const std::string& step, std::chrono::steady_clock::time_point since);
 
   uint64_t device_bytes() const { return device_bytes_; }  // memory of the device; 0 on the CPU
   const std::string& device_name() const { return device_name_; }
@@ -42,6 +46,7 @@ class ReferenceWorker {
   std::unique_ptr<TempFolder> folder_;
   int child_ = -1, requests_ = -1, answers_ = -1, descriptors_ = -1;
   uint64_t device_bytes_ = 0;
+  std::map<std::string, double> spent_;
   std::string buffer_, device_name_, torch_version_;
 };
 

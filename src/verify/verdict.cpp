@@ -149,6 +149,7 @@ Json to_json(const Verdict& v) {
   j["feedback"] = v.feedback;
   j["cost"] = {{"build_seconds", v.build_seconds}, {"verify_seconds", v.verify_seconds},
                {"llm_tokens", v.llm_tokens}, {"llm_money", v.llm_money}};
+  if (!v.verify_steps.empty()) j["cost"]["verify_steps"] = v.verify_steps;
   j["sandbox"] = {{"level", v.sandbox}, {"note", v.sandbox_note}};
   j["sets"] = sets_json(v);
   j["inputs"] = v.input_models;

@@ -2,6 +2,7 @@
 // The verdict: what is known about one candidate. Schema: src/verify/verdict.schema.json.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,6 +89,7 @@ struct Verdict {
   std::string bottleneck;                  // "" when not known
   std::vector<std::string> feedback;       // most important first
   double build_seconds = 0, verify_seconds = 0;
+  std::map<std::string, double> verify_steps;  // seconds by step of a verification on a GPU
   int64_t llm_tokens = 0;
   double llm_money = 0;
   std::string sandbox, sandbox_note;

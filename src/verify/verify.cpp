@@ -189,7 +189,9 @@ Result<Failure> check_on_device(CheckContext& context, const run::WorkerSpec& sp
   context.own_inputs = true;
   v.precision.oracle = context.oracle_name = "PyTorch in fp64 on " + reference.device_name();
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const auto since = Clock::now();
   STITCH_TRY(const auto turn, run::GpuMemoryTurn::take(visible ? visible : "", reference.device_bytes() / 10 * 9, peak_device_bytes(context.bundle)));
+  reference.add_spent("wait_for_gpu", since);
   STITCH_TRY(auto started, DeviceSession::start(context, spec, reference));
   if (!started) return begun = true, Failure(started.error());
   DeviceSession& session = **started;
@@ -222,7 +224,10 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
     spec.library_folders = libraries.folders;
     STITCH_TRY(auto speed, SpeedRun::start(run.bundle, run.options, v));
     bool begun = false;
-    if (speed->reference()) failure = check_on_device(context, spec, *speed, v, begun);
+    if (speed->reference()) {
+      failure = check_on_device(context, spec, *speed, v, begun);
+      v.verify_steps = speed->reference()->spent();
+    }
     // A model may refuse fp64, or not fit into the GPU's memory twice: then the interpreter judges, if it can.
     if (!failure && !begun && run.bundle.has_weights) v.warnings.push_back(fmt::format("PyTorch is not the oracle: {}", failure.error().message));
     const bool fall_back = !speed->reference() || (!failure && !begun && run.bundle.has_weights);

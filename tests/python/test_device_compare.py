@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from stitchcuda import device_compare
 from stitchcuda.device_compare import all_close, block_size, compare
 
 F32 = (1e-4, 2e-5)
@@ -124,6 +125,9 @@ class Chaotic:
     def __init__(self, exact, lost):
         self.value, self.lost, self.device = exact, lost, torch.device("cpu")
 
+    def wait(self):
+        pass
+
     def approximate(self, inputs, number, roundoff):
         got = self.value.to(torch.float32).clone()
         at = torch.randperm(got.numel(), generator=torch.Generator().manual_seed(number))[:self.lost]
@@ -147,3 +151,39 @@ def test_a_lost_reference_excuses_as_many_elements_and_no_precision(lost, wrong,
     got.view(-1)[torch.randperm(got.numel(), generator=torch.Generator().manual_seed(99))[:wrong]] += 1.0
     results = checks._judge([got], [exact], [], F32, NAN_POISON, 2.0 ** -24, False)
     assert all(r.ok for r in results) == ok
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("case", ["plain", "zero rows", "tiny", "huge row", "wrong", "nan", "inf", "negative zero", "one outlier", "nan expected"])
+def test_the_short_way_gives_what_the_long_way_gives(dtype, case, monkeypatch):
+    generator = torch.Generator().manual_seed(7)
+    exact = torch.randn(40, 300, generator=generator, dtype=torch.float64)
+    if case == "zero rows":
+        exact[3:9] = 0
+    if case == "tiny":
+        exact[5] *= 1e-42
+    if case == "huge row":
+        exact[2] *= 1e4
+    if case == "negative zero":
+        exact[1] = -0.0
+    got = exact.to(dtype)
+    if dtype == torch.float64:
+        got = exact * (1 + 1e-12 * torch.randn(exact.shape, generator=generator, dtype=torch.float64))
+    if case == "wrong":
+        got[7, 7] += 1
+    if case == "nan":
+        got[7, 7] = math.nan
+    if case == "inf":
+        got[7, 7] = math.inf
+    if case == "one outlier":
+        got[30, 299] *= 1 + 4e-3 if dtype != torch.float32 else 1 + 8e-5
+    if case == "nan expected":
+        exact[0, 0] = got[0, 0] = math.nan
+    monkeypatch.setattr(device_compare, "CHUNK", 1500)  # several chunks: what earlier ones showed narrows the search in later ones
+    short = compare("y", got, exact, [], F32, NAN_POISON)
+    monkeypatch.setattr(device_compare, "_plain_chunk", lambda *a: None)
+    long = compare("y", got, exact, [], F32, NAN_POISON)
+    for name in ("ok", "norm_ok", "wrong", "unwritten", "nonfinite_wrong", "forgiven", "first", "has_reference"):
+        assert str(getattr(short, name)) == str(getattr(long, name)), name
+    for name in ("max_error", "norm_error", "max_abs_error"):
+        assert getattr(short, name) == pytest.approx(getattr(long, name), rel=1e-12), name

@@ -103,7 +103,7 @@ class GpuStages : public ::testing::Test {
 
 TEST_F(GpuStages, EachVerdictIsTakenForWhatItSays) {
   const auto s = built({"Right", "Wrong", "Cheat", "Memory", "Dies"});
-  ASSERT_TRUE(verify_all(*s));
+  ASSERT_TRUE(build_and_verify(*s));
   const Row& right = row(*s, "Right");
   EXPECT_EQ(right.correct, true);
   EXPECT_EQ(right.max_error, 1e-6);
@@ -125,13 +125,25 @@ TEST_F(GpuStages, EachVerdictIsTakenForWhatItSays) {
 
 TEST_F(GpuStages, AVerdictStandsUntilTheProgramChanges) {
   const auto s = built({"Right", "Dies"});
-  ASSERT_TRUE(verify_all(*s));
+  ASSERT_TRUE(build_and_verify(*s));
   fs::remove(options_.out / "ran.txt");
-  ASSERT_TRUE(verify_all(*s));
+  ASSERT_TRUE(build_and_verify(*s));
   EXPECT_THAT(*read_file(options_.out / "ran.txt"), ::testing::Not(HasSubstr("Right"))) << "only the one without a verdict ran again";
   ASSERT_TRUE(write_file(options_.out / row(*s, "Right").problem.folder() / "program.so", "another"));
-  ASSERT_TRUE(verify_all(*s));
+  ASSERT_TRUE(build_and_verify(*s));
   EXPECT_THAT(*read_file(options_.out / "ran.txt"), HasSubstr("Right"));
+}
+
+TEST_F(GpuStages, NothingBeginsAfterTheTimeThatWasGiven) {
+  options_.stop_after = std::chrono::seconds(60);
+  const auto s = built({"Right", "Wrong"});
+  s->started -= std::chrono::seconds(61);
+  ASSERT_TRUE(build_and_verify(*s));
+  EXPECT_FALSE(fs::exists(options_.out / "ran.txt"));
+  for (const Row& r : s->rows) EXPECT_FALSE(r.done[static_cast<size_t>(Step::verify)]) << "neither verified nor failed";
+  s->started += std::chrono::seconds(61);
+  ASSERT_TRUE(build_and_verify(*s));
+  EXPECT_EQ(row(*s, "Right").correct, true);
 }
 
 TEST_F(GpuStages, OnlyVisibleGpusAreUsed) {
