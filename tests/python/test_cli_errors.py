@@ -410,8 +410,10 @@ def verdict_of(r):
 def hanging(tmp_path_factory):
     """Tools that never end, so that a run stays in its build or verify step until it is killed, on a machine of any speed."""
     folder = tmp_path_factory.mktemp("hanging")
-    for name, versions in ("g++", f'case "$*" in *--version*) exec {shutil.which("g++")} "$@" ;; esac\n'), ("stitch_worker", ""):
-        (folder / name).write_text(f"#!/bin/sh\n{versions}sleep 1000\n")
+    gxx = f'case "$*" in *--version*) exec {shutil.which("g++")} "$@" ;; esac\nsleep 1000\n'
+    worker = "cat <&3 >/dev/null\n"  # like the real one, it ends with the run that holds the other end of its channel
+    for name, text in ("g++", gxx), ("stitch_worker", worker):
+        (folder / name).write_text("#!/bin/sh\n" + text)
         (folder / name).chmod(0o755)
     return folder
 
