@@ -77,6 +77,18 @@ struct Moments {
   }
 };
 
+// Sum and sum of squares of distances from a value near the mean.
+template <class C>
+struct Deviations {
+  using Value = Deviations;
+  C sum, squares;
+  STITCH_DEVICE static Deviations identity() { return {C(0), C(0)}; }
+  STITCH_DEVICE static Deviations combine(Deviations a, Deviations b) { return {a.sum + b.sum, a.squares + b.squares}; }
+  STITCH_DEVICE void add(C d) { *this = combine(*this, {d, d * d}); }
+  // Squared distances of n elements from their mean; rounding may not make it negative.
+  STITCH_DEVICE C m2(C n) const { return op::maximum(squares - sum * (sum / n), C(0)); }
+};
+
 // log(sum(exp)) as the largest value and the sum relative to it.
 template <class C>
 struct LogSum {

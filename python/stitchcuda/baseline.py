@@ -219,14 +219,16 @@ class Reference:
         return collected
 
     def approximate(self, tensors, draw, roundoff):
-        """The model in its own precision; draws after the first disturb inputs and parameters within 2 `roundoff`."""
+        """The model in its own precision; draws after the first disturb inputs and parameters within 2 `roundoff`: odd ones each element by
+        itself, even ones a row (the last dim) as a whole, as src/verify/oracle.cpp does."""
         generator = torch.Generator(device=self.device).manual_seed(1 + draw)
         scale = roundoff if draw > 0 else 0.0
 
         def perturb(t):
             if not scale or not t.is_floating_point():
                 return t.clone()
-            noise = torch.rand(t.shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
+            shape = [*t.shape[:-1], 1] if draw % 2 == 0 and t.dim() else t.shape
+            noise = torch.rand(shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
             return (t * (1 + scale * noise.to(torch.float64))).to(t.dtype)
 
         with self.changed(perturb if scale else None):

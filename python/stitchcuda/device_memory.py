@@ -175,6 +175,7 @@ def digest(tensors, whole=1 << 24):
             words = words[::words.numel() // whole]
         part = words.to(torch.int64)
         places = torch.arange(part.numel(), device=part.device, dtype=torch.int64)
-        mixed = (part ^ (part >> 29)) * ((places * -7046029254386353131 + 1442695040888963407 * (k + 1)) | 1)
+        start = (1442695040888963407 * (k + 1) + (1 << 63)) % (1 << 64) - (1 << 63)  # as a signed word, for any number of tensors
+        mixed = (part ^ (part >> 29)) * ((places * -7046029254386353131 + start) | 1)
         total = (total + int((mixed ^ (mixed >> 31)).sum())) % (1 << 64)
     return f"{total:016x}"

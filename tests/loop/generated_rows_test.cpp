@@ -1,6 +1,7 @@
 // Every layout of the reduction skill: rows of lanes, warps and blocks, columns, shared rows, each with the ops that
 // reduce, normalise and carry neighbours along.
 #include <algorithm>
+#include <functional>
 
 #include "ir/builder.h"
 #include "loop/generated_program.h"
@@ -79,6 +80,41 @@ TEST(GeneratedProgram, RowsSharedByBlocks) {
   add_case(b, "channels", z, {0, 2});
   add_case(b, "everything", x, {0, 1});
   EXPECT_TRUE(agrees_with_interpreter(b.graph(), {}, 5));
+}
+
+// Rounding in a mean, times 1 / sqrt(eps), must not look like a signal: PyTorch gives exact zeros here too.
+TEST(GeneratedProgram, RowsOfEqualValuesHaveNoVariance) {
+  GraphBuilder b;
+  std::vector<ir::Tensor> inputs;
+  std::vector<std::function<void()>> outputs_of;  // the graph's inputs come first
+  const auto add = [&](const Shape& shape, const std::function<void(const std::string&, ValueRef)>& reductions, bool columns = false) {
+    const std::string name = fmt::format("x{}", inputs.size());
+    ir::Tensor t = ir::make_tensor(name, {DType::f32, shape});
+    const int64_t inner = columns ? shape[1] : ir::numel(shape) / shape[0];
+    for (int64_t i = 0; i < ir::numel(shape); ++i) ir::set(t, i, 0.1 + 0.37 * static_cast<double>(columns ? i % inner : i / inner));
+    inputs.push_back(std::move(t));
+    outputs_of.push_back([=, x = b.input(name, {DType::f32, shape})] { reductions(name, x); });
+  };
+  const auto rows = [&](const std::string& name, ValueRef x) {
+    const int64_t length = b.graph().type_of(x).shape.back();
+    b.output(name + "_layer", b.op("layer_norm", {{"x", x}, {"normalized_shape", IntList{length}}}));
+    b.output(name + "_std", b.op("sqrt", {{"x", b.op("var", {{"x", x}, {"dims", IntList{1}}, {"correction", 1.0}})}}));
+  };
+  // Every way to share a row: one thread, lanes, a warp, a block, several blocks; with and without room in registers.
+  for (const Shape& s : {Shape{300, 3}, Shape{70, 8}, Shape{33, 60}, Shape{33, 64}, Shape{9, 130}, Shape{5, 1023}, Shape{5, 1024}, Shape{3, 2050}, Shape{2, 9000}, Shape{2, 70000}, Shape{2, 150001}}) add(s, rows);
+  const auto columns = [&](const std::string& name, ValueRef x) {
+    const ValueRef variance = b.op("var", {{"x", x}, {"dims", IntList{0}}, {"correction", 0.0}, {"keepdim", true}});
+    b.output(name + "_columns", b.op("mul", {{"x", b.op("sub", {{"x", x}, {"y", b.op("mean", {{"x", x}, {"dims", IntList{0}}, {"keepdim", true}})}})}, {"y", variance}}));
+    b.output(name + "_deviation", b.op("sqrt", {{"x", variance}}));
+  };
+  for (const Shape& s : {Shape{37, 40}, Shape{600, 9}, Shape{3000, 40}}) add(s, columns, true);
+  for (const auto& add_outputs : outputs_of) add_outputs();
+  auto program = HostProgram::make(b.graph(), {});
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  const auto outputs = program->run(inputs, {});
+  ASSERT_TRUE(outputs.has_value()) << outputs.error().message;
+  for (const ir::Tensor& t : *outputs)
+    for (int64_t i = 0; i < ir::numel(t.type.shape); ++i) ASSERT_EQ(ir::get(t, i), 0.0) << t.name << " at " << i;
 }
 
 }  // namespace

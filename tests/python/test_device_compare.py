@@ -187,3 +187,12 @@ def test_the_short_way_gives_what_the_long_way_gives(dtype, case, monkeypatch):
         assert str(getattr(short, name)) == str(getattr(long, name)), name
     for name in ("max_error", "norm_error", "max_abs_error"):
         assert getattr(short, name) == pytest.approx(getattr(long, name), rel=1e-12), name
+
+
+def test_digests_of_any_number_of_outputs():
+    from stitchcuda.device_memory import digest
+    many = [torch.full((3,), float(k)) for k in range(300)]  # a train-mode network returns the new state of every norm
+    assert digest(many) == digest([t.clone() for t in many])
+    changed = [t.clone() for t in many]
+    changed[250][1] += 1
+    assert digest(changed) != digest(many) != digest([many[1], many[0], *many[2:]])

@@ -86,3 +86,19 @@ def test_rotation():
     for distance in (0, 1, 5, 6, 13):
         rotate_into(target, source, distance)
         assert torch.equal(target.reshape(-1), source.reshape(-1).roll(distance))
+
+
+ROWS = MODEL.replace("return self.norm(self.linear(x)) + torch.ones(1) + self.hidden", "return x * 1.0, x.sum()")
+
+
+def test_draws_disturb_elements_and_whole_rows_in_turn(tmp_path):
+    path = tmp_path / "rows.py"
+    path.write_text(ROWS)
+    r = Reference()
+    outputs = [{"name": "y", "dtype": "f32", "shape": [8, 16], "kind": "user", "target": ""}, {"name": "s", "dtype": "f32", "shape": [], "kind": "user", "target": ""}]
+    r.load(request(path, sha256="", outputs=outputs))
+    for draw in range(1, 5):
+        factors = r.approximate([torch.ones(8, 16)], draw, 1e-3)[0]
+        assert 0 < (factors - 1).abs().max() <= 2.001e-3
+        within, across = (factors - factors[:, :1]).abs().max(), (factors - factors[:1]).abs().max()
+        assert across > 0 and (within > 0) == (draw % 2 == 1)

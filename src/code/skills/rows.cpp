@@ -110,8 +110,16 @@ class Anchor {
     put(first_, fmt::format("Sum<{}>", type), type, t, what_ + ": mean", as(t), [t, key, n = inner()](RowScope& s, const Val& total) {
       s.statistics[key] = s.e.define("mean", t, fmt::format("{} / {}", total.text, count(n, t)), s.e.depth());
     });
-    put(first_ + 1, fmt::format("Sum<{}>", type), type, t, what_ + ": squared distances from the mean",
-        [key](RowScope& s, const std::string& v, const std::string&) { return fmt::format("op::square({} - {})", v, s.statistics.at(key).text); }, std::move(finish));
+    // That mean has rounding errors; what is left of it after subtraction is summed too, and taken off: rows of equal values then
+    // have exactly their mean, and variance 0.
+    put(first_ + 1, fmt::format("Deviations<{}>", type), fmt::format("Deviations<{}>", type), t, what_ + ": squared distances from the mean",
+        [key](RowScope& s, const std::string& v, const std::string&) { return fmt::format("{} - {}", v, s.statistics.at(key).text); },
+        [t, key, n = inner(), finish = std::move(finish)](RowScope& s, const Val& total) {
+          const std::string elements = count(n, t);
+          s.statistics[key] = s.e.define("mean", t, fmt::format("{} + {}.sum / {}", s.statistics.at(key).text, total.text, elements), s.e.depth());
+          finish(s, Val{fmt::format("{}.m2({})", total.text, elements), t, total.depth});
+        },
+        Statistic::Joins::added);
   }
 
   void extreme(size_t stage, bool largest, DType t, const std::string& comment, Term term, Finish finish) {
