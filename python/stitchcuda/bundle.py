@@ -1,6 +1,8 @@
 """Writes a `.stitch` folder (docs/bundle.md), beside its place first and then renamed: never half of one."""
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -43,6 +45,9 @@ def write(folder, program, weights, cases):
         if os.path.exists(folder) and not os.path.isfile(os.path.join(folder, "program.json")) and os.listdir(folder):
             raise CaptureError("bad_input", f"{folder} exists and is no .stitch folder; choose another output.")
         staging = tempfile.mkdtemp(prefix="." + os.path.basename(folder) + ".", dir=parent)
+        lock = os.open(staging, os.O_RDONLY)
+        with contextlib.suppress(OSError):  # held while this process lives: src/capture removes the folders of those that were killed
+            fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError as error:
         raise _refused(folder, error) from error
     try:
@@ -65,4 +70,5 @@ def write(folder, program, weights, cases):
             raise _refused(folder, error) from error
         raise
     finally:
+        os.close(lock)
         shutil.rmtree(staging, ignore_errors=True)

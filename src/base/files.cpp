@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace stitch {
 namespace {
@@ -147,18 +149,85 @@ void remove_tree(const fs::path& folder) noexcept {
   fs::remove_all(folder, ec);
 }
 
-Result<TempFolder> TempFolder::create(std::string_view prefix) {
+namespace {
+
+constexpr const char* kTempPrefix = "stitchcuda.";
+constexpr const char* kKeep = ".keep";  // in a folder that is to outlive its maker
+
+fs::path temp_root() {
   const char* base = std::getenv("TMPDIR");
-  std::string pattern = (fs::path(base && *base == '/' ? base : "/tmp") / fmt::format("stitchcuda-{}-XXXXXX", prefix)).string();
-  if (!::mkdtemp(pattern.data())) return file_error("create a temporary folder at", pattern, errno);
-  return TempFolder(pattern);
+  return base && *base == '/' ? base : "/tmp";
 }
-TempFolder::TempFolder(TempFolder&& o) noexcept : path_(std::exchange(o.path_, {})) {}
+
+bool same_file(int fd, const fs::path& path) {
+  struct stat held {}, there {};
+  return ::fstat(fd, &held) == 0 && ::stat(path.c_str(), &there) == 0 && held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+}
+
+void remove_if_left_over(const fs::path& folder) {
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat s {};
+  if (fd.get() < 0 || ::fstat(fd.get(), &s) != 0 || s.st_uid != ::geteuid()) return;
+  std::error_code ec;
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && !fs::exists(folder / kKeep, ec)) remove_tree(folder);
+}
+
+}  // namespace
+
+void remove_left_over(const fs::path& parent, const std::string& prefix) noexcept {
+  try {
+    std::error_code ec;
+    std::vector<fs::path> found;
+    for (auto it = fs::directory_iterator(parent, ec); !ec && it != fs::directory_iterator(); it.increment(ec))
+      if (it->path().filename().string().starts_with(prefix)) found.push_back(it->path());
+    for (const fs::path& p : found) remove_if_left_over(p);
+  } catch (const std::exception&) {  // no memory: another time
+  }
+}
+
+void remove_left_over_temp_folders() noexcept { remove_left_over(temp_root(), kTempPrefix); }
+
+Result<TempFolder> TempFolder::create(std::string_view prefix) {
+  static std::once_flag swept;
+  std::call_once(swept, remove_left_over_temp_folders);
+  while (true) {
+    std::string pattern = (temp_root() / fmt::format("{}{}.XXXXXX", kTempPrefix, prefix)).string();
+    if (!::mkdtemp(pattern.data())) return file_error("create a temporary folder at", pattern, errno);
+    const int fd = ::open(pattern.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+      const int error = errno;
+      if (error == ENOENT) continue;  // another process took it for a left-over
+      remove_tree(pattern);
+      return file_error("create a temporary folder at", pattern, error);
+    }
+    while (::flock(fd, LOCK_EX) != 0 && errno == EINTR) {}
+    if (same_file(fd, pattern)) return TempFolder(pattern, fd);
+    ::close(fd);  // the same, while this one waited for the lock
+  }
+}
+TempFolder::TempFolder(fs::path p, int lock) : path_(std::move(p)), lock_(lock), tidy_(std::make_unique<OnInterrupt>([path = path_] {
+  // What a killed child had started may write for a moment longer.
+  for (int tries = 0; tries < 100 && ::access(path.c_str(), F_OK) == 0; ++tries) {
+    if (tries > 0) ::usleep(10'000);
+    remove_tree(path);
+  }
+})) {}
+TempFolder::TempFolder(TempFolder&& o) noexcept : path_(std::exchange(o.path_, {})), lock_(std::exchange(o.lock_, -1)), tidy_(std::move(o.tidy_)) {}
 TempFolder& TempFolder::operator=(TempFolder&& o) noexcept {
   std::swap(path_, o.path_);
+  std::swap(lock_, o.lock_);
+  std::swap(tidy_, o.tidy_);
   return *this;
 }
-TempFolder::~TempFolder() { if (!path_.empty()) remove_tree(path_); }
+TempFolder::~TempFolder() {
+  if (!path_.empty()) remove_tree(path_);
+  if (lock_ >= 0) ::close(lock_);
+}
+void TempFolder::keep() {
+  (void)write_file(path_ / kKeep, "");
+  tidy_.reset();
+  path_.clear();
+}
 
 namespace {
 Result<int> lock(const fs::path& file, int flags) {
@@ -174,8 +243,7 @@ Result<int> lock(const fs::path& file, int flags) {
     return file_error("lock", file, error);
   }
   // The holder may have removed the file while this process waited; a lock on a removed file protects nothing.
-  struct stat held {}, there {};
-  if (::fstat(fd, &held) == 0 && ::stat(file.c_str(), &there) == 0 && held.st_ino == there.st_ino && held.st_dev == there.st_dev) return fd;
+  if (same_file(fd, file)) return fd;
   ::close(fd);
   return lock(file, flags);
 }

@@ -3,9 +3,11 @@
 // leaves either the old file or the new one, never half of it.
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/interrupt.h"
 #include "base/result.h"
 
 namespace stitch {
@@ -19,7 +21,8 @@ Status make_folder(const fs::path& folder);                           // with pa
 Status copy_tree(const fs::path& from, const fs::path& to);
 void remove_tree(const fs::path& folder) noexcept;
 
-// A private (0700) temporary folder under $TMPDIR, removed on destruction.
+// A private (0700) temporary folder under $TMPDIR, removed on destruction and when the process is interrupted. Its maker holds a lock on it, so
+// that one whose maker was killed is known by being free; the first create() of a process removes those.
 class TempFolder {
  public:
   static Result<TempFolder> create(std::string_view prefix);
@@ -27,12 +30,19 @@ class TempFolder {
   TempFolder& operator=(TempFolder&&) noexcept;
   ~TempFolder();
   const fs::path& path() const { return path_; }
-  void keep() { path_.clear(); }  // leave the folder on disk
+  void keep();  // leave the folder on disk
 
  private:
-  explicit TempFolder(fs::path p) : path_(std::move(p)) {}
+  TempFolder(fs::path p, int lock);
   fs::path path_;
+  int lock_ = -1;
+  std::unique_ptr<OnInterrupt> tidy_;
 };
+
+// Removes the folders of this user in `parent` whose names begin with `prefix` and that no living process holds a lock (flock) on.
+void remove_left_over(const fs::path& parent, const std::string& prefix) noexcept;
+// The temporary folders among them: what killed processes had in TempFolders.
+void remove_left_over_temp_folders() noexcept;
 
 // Exclusive advisory lock on a file (flock), held until destruction, released by the kernel on death.
 class FileLock {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/spawn.h"
 
@@ -100,7 +101,7 @@ class Child {
   ~Child() {  // a callback threw, or the child could not be killed
     if (!reaped_) {
       kill_group();
-      detail::forget_child(c_.pid);
+      forget_child(c_.pid);
       int status = 0;
       waitpid(c_.pid, &status, WNOHANG);
     }
@@ -163,7 +164,7 @@ class Child {
       result_.exit_code = 128 + SIGKILL;
       return;
     }
-    detail::forget_child(c_.pid);
+    forget_child(c_.pid);
     reaped_ = true;
     int status = 0;
     rusage usage{};
@@ -235,6 +236,7 @@ Result<ProcessResult> run_process(const ProcessSpec& spec) {
   STITCH_TRY(const detail::Spawned spawned, detail::spawn(spec));
   ProcessResult result;
   Child(spec, spawned, result, start).run();
+  stop_if_interrupted();
   log_debug("{} [{}{} in {:.2f} s]", to_command_line(spec.argv), result.timed_out ? "timed out, " : "", result.exit_code, result.wall_seconds);
   return result;
 }

@@ -2,6 +2,8 @@
 // The one process runner: spawn, feed, poll, limit, kill. No shell is involved. Children get their own process group
 // (and are killed with the parent via PDEATHSIG), so that everything a child started dies with it.
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -62,7 +64,12 @@ std::optional<std::string> find_program(std::string_view name);
 // Printable command line with shell quoting, for messages and logs.
 std::string to_command_line(const std::vector<std::string>& argv);
 
-// Kills every running child of run_process and their process groups. Safe in a signal handler.
+// Kills every running child of run_process (and those of remember_child), with their process groups. Safe in a signal handler.
 void kill_all_children() noexcept;
+// The same, and waits (two seconds at most) until they are gone.
+void end_all_children() noexcept;
+// For a child that was started by other means: both of the above reach it, as the leader of its process group, until it is forgotten.
+void remember_child(pid_t) noexcept;
+void forget_child(pid_t) noexcept;
 
 }  // namespace stitch

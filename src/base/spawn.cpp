@@ -22,6 +22,7 @@ namespace detail {
 namespace {
 
 constexpr size_t kMostInherited = 64;
+// Lock-free, because kill_all_children() is called from signal handlers.
 std::array<std::atomic<pid_t>, 4096> g_children{};
 
 enum class Stage : int { folder, descriptors, limits, exec };
@@ -217,19 +218,6 @@ void keep_exit_status() {
 
 }  // namespace
 
-void remember_child(pid_t pid) noexcept {
-  for (auto& slot : g_children) {
-    pid_t empty = 0;
-    if (slot.compare_exchange_strong(empty, pid)) return;
-  }
-}
-void forget_child(pid_t pid) noexcept {
-  for (auto& slot : g_children) {
-    pid_t expected = pid;
-    if (slot.compare_exchange_strong(expected, 0)) return;
-  }
-}
-
 Result<Spawned> spawn(const ProcessSpec& spec) {
   STITCH_TRY(Prepared p, prepare(spec));
   STITCH_TRY(Pipe in, make_pipe());
@@ -271,9 +259,42 @@ Result<Spawned> spawn(const ProcessSpec& spec) {
 
 }  // namespace detail
 
+void remember_child(pid_t pid) noexcept {
+  for (auto& slot : detail::g_children) {
+    pid_t empty = 0;
+    if (slot.compare_exchange_strong(empty, pid)) return;
+  }
+}
+
+void forget_child(pid_t pid) noexcept {
+  for (auto& slot : detail::g_children) {
+    pid_t expected = pid;
+    if (slot.compare_exchange_strong(expected, 0)) return;
+  }
+}
+
 void kill_all_children() noexcept {
   for (auto& slot : detail::g_children)
-    if (const pid_t pid = slot.load(); pid > 0) kill(-pid, SIGKILL);
+    if (const pid_t pid = slot.load(); pid > 0) {
+      kill(-pid, SIGKILL);
+      kill(pid, SIGKILL);  // one that leads no group yet
+    }
+}
+
+void end_all_children() noexcept {
+  for (int waited = 0; waited < 200; ++waited) {
+    kill_all_children();
+    bool alive = false;
+    for (auto& slot : detail::g_children) {
+      const pid_t pid = slot.load();
+      siginfo_t info{};
+      // Without reaping: that is for the thread which waits for it.
+      if (pid > 0 && waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) alive = true;
+    }
+    if (!alive) return;
+    const timespec pause{0, 10'000'000};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 }  // namespace stitch

@@ -17,8 +17,4 @@ struct Spawned {
 // The child is running the program when this returns: a failed exec is an error here, and nothing is left behind.
 Result<Spawned> spawn(const ProcessSpec&);
 
-// Children that kill_all_children() reaches. Lock-free, because that is called from signal handlers.
-void remember_child(pid_t) noexcept;
-void forget_child(pid_t) noexcept;
-
 }  // namespace stitch::detail

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/interrupt.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
 #include "base/process.h"
@@ -86,9 +87,15 @@ Result<ir::Bundle> capture(const CaptureOptions& options, const Progress& progre
   STITCH_CHECK_OK(check_target(options.target));
   STITCH_TRY(const std::string python, find_python());
   STITCH_TRY(const TempFolder scratch, TempFolder::create("capture"));
+  fs::path out = fs::absolute(options.out).lexically_normal();
+  if (!out.has_filename()) out = out.parent_path();  // a trailing slash
+  // Python writes the bundle beside its place, into a folder that it holds a lock on (bundle.py).
+  const auto sweep = [out] { remove_left_over(out.parent_path(), fmt::format(".{}.", out.filename().string())); };
+  sweep();
+  const OnInterrupt sweep_again(sweep);
   const fs::path answer_file = scratch.path() / "answer.json";
   ProcessSpec spec = worker_spec(python);
-  spec.argv.insert(spec.argv.end(), {options.target, "-o", fs::absolute(options.out).string(), "--seed", std::to_string(options.seed), "--cases",
+  spec.argv.insert(spec.argv.end(), {options.target, "-o", out.string(), "--seed", std::to_string(options.seed), "--cases",
                                      std::to_string(options.cases), "--result-file", answer_file.string()});
   if (options.expected) spec.argv.insert(spec.argv.end(), {"--expected", *options.expected ? "yes" : "no"});
   if (options.dropout_as_input) spec.argv.insert(spec.argv.end(), {"--train-dropout", "input"});

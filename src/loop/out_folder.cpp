@@ -30,11 +30,13 @@ void remove_made(const fs::path& folder, const fs::path& first_made) {
 }  // namespace
 
 void remove_half_written(const fs::path& folder) {
-  std::error_code ec;
   std::vector<fs::path> dead;
-  for (const auto& e : fs::directory_iterator(folder, ec)) {
-    const std::string name = e.path().filename().string();
-    if (name.starts_with(".") && (name.ends_with(".tmp") || name.starts_with(".program.stitch."))) dead.push_back(e.path());
+  for (const fs::path& place : {folder, folder / "build"}) {
+    std::error_code ec;
+    for (auto it = fs::directory_iterator(place, ec); !ec && it != fs::directory_iterator(); it.increment(ec)) {
+      const std::string name = it->path().filename().string();
+      if (name.starts_with(".") && (name.find(".tmp") != name.npos || name.starts_with(".program.stitch."))) dead.push_back(it->path());
+    }
   }
   for (const fs::path& p : dead) remove_tree(p);
 }
@@ -58,6 +60,7 @@ Result<OutFolder> OutFolder::open(const fs::path& folder) {
   }
   out.lock_ = std::move(*lock);
   remove_half_written(folder);
+  out.tidy_ = std::make_unique<OnInterrupt>([folder] { remove_half_written(folder); });
   return out;
 }
 

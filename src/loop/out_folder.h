@@ -3,11 +3,13 @@
 // was when nothing comes of the run.
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
+#include "base/interrupt.h"
 #include "base/result.h"
 
 namespace stitch::loop {
@@ -28,6 +30,7 @@ class OutFolder {
   OutFolder() = default;
   std::filesystem::path folder_, first_made_;  // first_made_: the outermost folder that open() made
   std::optional<FileLock> lock_;
+  std::unique_ptr<OnInterrupt> tidy_;
   bool had_lock_ = false;
   std::optional<std::string> old_log_;
 };

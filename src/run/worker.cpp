@@ -15,6 +15,8 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "base/interrupt.h"
+#include "base/process.h"
 #include "run/code_snapshot.h"
 
 extern char** environ;
@@ -64,6 +66,7 @@ void set_limit(int resource, uint64_t value) {
   if (socket != kSocketFd) dup2(socket, kSocketFd);
   else fcntl(socket, F_SETFD, 0);
   for (int fd = kSocketFd + 1; fd < 1024; ++fd) close(fd);
+  signal(SIGXFSZ, SIG_DFL);  // ignored by the command line
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_FSIZE, 256u << 20);
   set_limit(RLIMIT_NOFILE, spec.cuda ? 1024 : 128);
@@ -183,6 +186,7 @@ Result<std::unique_ptr<Worker>> Worker::start_at(const WorkerSpec& spec, Sandbox
   for (int fd : {out[0], err[0]}) fcntl(fd, F_SETFL, O_NONBLOCK);
   worker->child_ = child;
   if (child < 0) return fail(ErrorKind::environment, "Could not start a worker: {}.", std::strerror(errno));
+  remember_child(child);
 
   auto hello = worker->transact(Request{}, -1, std::chrono::seconds(60));
   if (!hello) {
@@ -294,6 +298,8 @@ void Worker::reap(bool kill_now) {
     poll(nullptr, 0, 2);
   }
   reaped_ = true;
+  forget_child(child_);
+  stop_if_interrupted();
 }
 
 Outcome<Reply> Worker::transact(Request request, int fd, std::chrono::milliseconds timeout) {

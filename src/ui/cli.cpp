@@ -2,25 +2,17 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
 
-#include "base/process.h"
+#include "base/files.h"
+#include "base/interrupt.h"
 #include "ui/commands.h"
 
 namespace stitch::ui {
 namespace {
-
-// A child must not outlive a user who presses Ctrl-C; the run itself resumes from its last finished step.
-void on_interrupt(int) {
-  kill_all_children();
-  constexpr char text[] = "\nInterrupted. Run the same command again to go on from the last finished step.\n";
-  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
-  _exit(130);
-}
 
 // Options that several commands have.
 void add_target_and_precision(CLI::App& c, std::string& target, std::string& precision) {
@@ -129,8 +121,7 @@ void add_rest(CLI::App& app, Command& chosen) {
 
 int main_entry(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGINT, on_interrupt);
-  signal(SIGTERM, on_interrupt);
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond the user's file size limit fails instead, and the message names the file
   CLI::App app{"stitchcuda: a PyTorch program in, a verified and faster CUDA program out"};
   app.set_version_flag("--version", std::string("stitchcuda ") + version());
   app.require_subcommand(1);
@@ -150,8 +141,12 @@ int main_entry(int argc, char** argv) {
     while (what.ends_with('.')) what.pop_back();
     return print_error(what + "; run stitchcuda --help for usage."), 2;
   }
+  const bool goes_on = app.got_subcommand("run") || app.got_subcommand("suite");
+  handle_interrupts(goes_on ? " Run the same command again to go on from the last finished step." : "");
+  const OnInterrupt sweep(remove_left_over_temp_folders);  // of its children, which are killed without a chance to tidy up
   try {
     const int code = chosen();
+    stop_if_interrupted();
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
     return print_error("The result could not be written to stdout; check the disk or the reader of the pipe."), 4;
   } catch (const std::bad_alloc&) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/interrupt.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
 #include "base/process.h"
@@ -95,6 +96,7 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
   w->requests_ = in[1];
   w->answers_ = out[0];
   if (w->child_ < 0) return fail(ErrorKind::environment, "Could not start PyTorch: {}.", std::strerror(errno));
+  remember_child(w->child_);
 
   Json inputs = Json::array();
   for (const auto& i : bundle.inputs) inputs.push_back(describe(i));
@@ -117,7 +119,9 @@ ReferenceWorker::~ReferenceWorker() {
   if (descriptors_ >= 0) close(descriptors_);
   if (child_ > 0) {
     kill(-child_, SIGKILL);
+    forget_child(child_);
     waitpid(child_, nullptr, 0);
+    stop_if_interrupted();
   }
 }
 
