@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/interrupt.h"
+#include "loop/stamps.h"
+
 namespace stitch::loop {
 namespace {
 
@@ -32,16 +35,21 @@ class Machine {
       return log_.emit({EventKind::run_started, 0, "", 1, options_.input});
     }
     run_ = unfinished->id;
+    STITCH_CHECK_OK(store_.take_up(run_));
     STITCH_TRY(const auto rows, store_.steps(run_));
+    std::string change;
     for (; first_ < steps_.size(); ++first_) {
       const Step& step = steps_[first_];
       const auto row = std::find_if(rows.begin(), rows.end(), [&](const StepRow& r) { return r.step == step.name; });
-      if (row == rows.end() || !step.artefacts_exist()) break;
+      if (row == rows.end() || !(change = change_since(row->files)).empty()) break;
       data_[step.name] = row->data;
       attempts_[step.name] = row->attempt;
       STITCH_CHECK_OK(log_.emit({EventKind::step_skipped, 0, step.name, row->attempt, "done before the interruption"}));
     }
-    const std::string text = first_ < steps_.size() ? "going on with " + steps_[first_].name : "nothing left to do";
+    // Their results follow from what is about to be made again.
+    for (size_t i = first_; i < steps_.size(); ++i) STITCH_CHECK_OK(store_.forget_step(run_, steps_[i].name));
+    std::string text = first_ < steps_.size() ? "going on with " + steps_[first_].name : "nothing left to do";
+    if (!change.empty()) text += ", because " + change;
     return log_.emit({EventKind::run_resumed, 0, "", 1, text});
   }
 
@@ -54,13 +62,14 @@ class Machine {
       (void)log_.emit({EventKind::step_progress, 0, step.name, attempt, text, 0, fraction});
     };
     Result<StepResult> result = step.run({attempt, data_, progress});
+    stop_if_interrupted();  // its children were killed: it has neither failed nor finished
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (!result) {
       (void)log_.emit({EventKind::step_failed, 0, step.name, attempt, result.error().message, seconds});
       return tl::make_unexpected(std::move(result).error());
     }
     if (!result->back_to.empty()) return go_back(i, *result, seconds);
-    STITCH_CHECK_OK(store_.record_step(run_, {step.name, attempt, seconds, result->data}));
+    STITCH_CHECK_OK(store_.record_step(run_, {step.name, attempt, seconds, result->data, stamps_of(step.outputs)}));
     data_[step.name] = result->data;
     STITCH_CHECK_OK(log_.emit({EventKind::step_finished, 0, step.name, attempt, result->text, seconds, -1, result->data}));
     return i + 1;

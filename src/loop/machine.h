@@ -37,8 +37,8 @@ struct Step {
   std::string name;
   std::string title;                                // "Capture", for the terminal
   std::function<Result<StepResult>(const StepContext&)> run;
-  // Do the artefacts of a recorded step still stand on disk? If not, the step runs again.
-  std::function<bool()> artefacts_exist;
+  // Files and folders that the step leaves. When a run is resumed and one of them is missing or was changed, the step and all later ones run again.
+  std::vector<std::filesystem::path> outputs;
 };
 
 struct MachineOptions {

@@ -31,19 +31,21 @@ class Run {
 
   std::vector<Step> steps() {
     return {
-        {"capture", "Capture", [this](const StepContext& c) { return capture(c); }, [this] { return fs::exists(bundle_folder() / "program.json"); }},
-        {"plan", "Plan", [this](const StepContext& c) { return plan(c); }, has("plan.json")},
-        {"code", "Code", [this](const StepContext& c) { return code(c); }, has("program.cpp")},
-        {"build", "Build", [this](const StepContext& c) { return build(c); }, has(cuda_wanted() ? "program.so" : "program_host.so")},
-        {"verify", "Verify", [this](const StepContext& c) { return verify(c); }, has("verdict.json")},
-        {"report", "Report", [this](const StepContext&) { return report(); }, has("report.html")},
+        {"capture", "Capture", [this](const StepContext& c) { return capture(c); }, {bundle_folder()}},
+        {"plan", "Plan", [this](const StepContext& c) { return plan(c); }, in_out({"plan.json"})},
+        {"code", "Code", [this](const StepContext& c) { return code(c); }, in_out({"kernels.cu", "program.cpp", "model_new.py", "include"})},
+        {"build", "Build", [this](const StepContext& c) { return build(c); }, in_out({"program.so", "program_host.so", "build"})},
+        {"verify", "Verify", [this](const StepContext& c) { return verify(c); }, in_out({"verdict.json"})},
+        {"report", "Report", [this](const StepContext&) { return report(); }, in_out({"report.html"})},
     };
   }
   bool on_gpu() const { return o_.target == Target::cuda || (o_.target == Target::automatic && gpu_); }
 
  private:
-  std::function<bool()> has(const char* name) {
-    return [path = o_.out / name] { return fs::exists(path); };
+  std::vector<fs::path> in_out(std::initializer_list<const char*> names) const {
+    std::vector<fs::path> paths;
+    for (const char* name : names) paths.push_back(o_.out / name);
+    return paths;
   }
   bool is_bundle() const { return fs::is_directory(o_.input); }
   fs::path bundle_folder() const { return is_bundle() ? fs::path(o_.input) : o_.out / "program.stitch"; }
@@ -227,7 +229,7 @@ Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Liste
   if (o.fresh) unfinished.reset();
   if (!unfinished) {
     // Another run that was killed here cannot go on: its files are about to be replaced.
-    STITCH_CHECK_OK(store.abandon(o.out.string()));
+    STITCH_CHECK_OK(store.set_aside(o.out.string()));
     folder.start_log();
   }
 
@@ -241,7 +243,8 @@ Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Liste
     const auto done = store.steps(outcome.run_id);
     const bool nothing_done = !unfinished && (!done || done->empty());
     const bool hopeless = data.error().kind == ErrorKind::bad_input || data.error().kind == ErrorKind::unsupported;
-    if (nothing_done || hopeless) (void)store.abandon(o.out.string());
+    (void)store.fail(outcome.run_id, data.error().message);
+    if (nothing_done || hopeless) (void)store.set_aside(o.out.string());
     if (nothing_done || (hopeless && folder.is_new())) folder.take_back();
     return tl::make_unexpected(data.error());
   }
@@ -250,7 +253,8 @@ Result<RunOutcome> run_pipeline(const RunOptions& options, const EventLog::Liste
   outcome.valid_and_correct = verdict.value("valid", false) && verdict.value("correct", false);
   outcome.target = run.on_gpu() ? "cuda" : "host";
   if (run::gpu_present()) outcome.gpu = gpu_name();
-  STITCH_CHECK_OK(store.finish(outcome.run_id, outcome.valid_and_correct ? "done" : "incorrect", outcome.verdict));
+  STITCH_CHECK_OK(store.finish(outcome.run_id, outcome.valid_and_correct ? "done" : "incorrect", outcome.verdict,
+                               outcome.valid_and_correct ? "" : verdict.value("sentence", "")));
   STITCH_CHECK_OK(log.emit({EventKind::run_finished, 0, "", 1, outcome.valid_and_correct ? "verified" : "not verified"}));
   build::trim_cache({});
   return outcome;

@@ -176,6 +176,15 @@ std::string when(double seconds) {
   return text;
 }
 
+// `runs show` has the whole sentence.
+std::string shortened(const std::string& s) {
+  constexpr size_t most = 80;
+  if (s.size() <= most) return s;
+  size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(s[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return s.substr(0, end) + "...";
+}
+
 Result<loop::RunRow> find_run(loop::RunStore& s, int64_t id) {
   STITCH_TRY(const auto row, s.get(id));
   if (!row) return fail(ErrorKind::bad_input, "There is no run {}; see stitchcuda runs list.", id);
@@ -189,7 +198,8 @@ int show_run(int64_t id) {
   if (!row) return report_error(row.error());
   const auto steps = s->steps(id);
   if (!steps) return report_error(steps.error());
-  fmt::print("run {}: {}\n  input   {}\n  folder  {}\n  started {}\n  status  {}\n\n", row->id, row->program, row->input, row->out, when(row->started), row->status);
+  fmt::print("run {}: {}\n  input   {}\n  folder  {}\n  started {}\n  status  {}{}\n\n", row->id, row->program, row->input, row->out, when(row->started), row->status,
+             row->reason.empty() ? "" : ": " + row->reason);
   Table t({"step", ">attempt", ">seconds", "figures"});
   for (const loop::StepRow& r : *steps) t.add({r.step, std::to_string(r.attempt), fmt::format("{:.2f}", r.seconds), r.data});
   fmt::print("{}", t.text());
@@ -203,9 +213,9 @@ int runs_list_command(int limit) {
   if (!s) return report_error(s.error());
   const auto rows = s->list(limit);
   if (!rows) return report_error(rows.error());
-  Table t({">run", "program", "status", "started", ">seconds", "folder"});
+  Table t({">run", "program", "status", "started", ">seconds", "folder", "reason"});
   for (const loop::RunRow& r : *rows)
-    t.add({std::to_string(r.id), r.program, r.status, when(r.started), r.finished > 0 ? fmt::format("{:.1f}", r.finished - r.started) : "", r.out});
+    t.add({std::to_string(r.id), r.program, r.status, when(r.started), r.finished > 0 ? fmt::format("{:.1f}", r.finished - r.started) : "", r.out, shortened(r.reason)});
   fmt::print("{}", t.text());
   return 0;
 }

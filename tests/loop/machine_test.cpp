@@ -28,7 +28,7 @@ struct Fixture : ::testing::Test {
               if (auto s = write_file(artefact, name); !s) return tl::make_unexpected(s.error());
               return StepResult{name + " done", "{\"by\":\"" + name + "\"}"};
             },
-            [=] { return fs::exists(artefact); }};
+            {artefact}};
   }
   Result<std::map<std::string, std::string>> run(const std::vector<Step>& steps, const std::string& key = "k") {
     auto store = RunStore::open(db);
@@ -78,6 +78,45 @@ TEST_F(Fixture, AMissingArtefactIsMadeAgain) {
   fs::remove(folder.path() / "a.artefact");
   EXPECT_FALSE(run(steps));
   EXPECT_EQ(trace(), "a\nb\na\nb\n");
+}
+
+// Whatever happens to the files of a step between two runs: it and all later ones are done again, and the log says why.
+TEST_F(Fixture, ChangedOutputsAreMadeAgain) {
+  const auto change = [&](const std::string& name, const std::function<void(const fs::path&)>& damage, const std::string& reason) {
+    SCOPED_TRACE(name);
+    fs::remove(folder.path() / "trace.txt");
+    bool broken = true;
+    const fs::path sub = folder.path() / "sub";
+    auto steps = std::vector{step("a"), step("b", [&](const StepContext&) -> Result<StepResult> {
+                               fs::remove_all(sub);
+                               for (const char* file : {"one", "deep/two"}) EXPECT_TRUE(write_file(sub / file, "text"));
+                               return StepResult{};
+                             }), step("c"), step("d", [&](const StepContext&) -> Result<StepResult> {
+                               if (broken) return fail(ErrorKind::environment, "no");
+                               return StepResult{};
+                             })};
+    steps[1].outputs.push_back(sub);
+    EXPECT_FALSE(run(steps, name));
+    broken = false;
+    damage(sub);
+    seen.clear();
+    EXPECT_TRUE(run(steps, name));
+    EXPECT_EQ(trace(), reason.empty() ? "a\nb\nc\nd\nd\n" : "a\nb\nc\nd\nb\nc\nd\n");
+    const auto resumed = std::find_if(seen.begin(), seen.end(), [](const Event& e) { return e.kind == EventKind::run_resumed; });
+    ASSERT_NE(resumed, seen.end());
+    EXPECT_EQ(resumed->text, reason.empty() ? "going on with d" : "going on with b, because " + reason);
+  };
+  change("nothing", [](const fs::path&) {}, "");
+  change("more files", [](const fs::path& sub) { ASSERT_TRUE(write_file(sub / "notes", "mine")); }, "");
+  change("edited", [](const fs::path& sub) { ASSERT_TRUE(append_line(sub / "one", "x")); }, "one was changed");
+  change("same size", [](const fs::path& sub) {
+    const auto before = fs::last_write_time(sub / "deep/two");
+    ASSERT_TRUE(write_file(sub / "deep/two", "test"));
+    fs::last_write_time(sub / "deep/two", before + std::chrono::microseconds(1));  // clocks of file systems may be coarse
+  }, "two was changed");
+  change("file", [](const fs::path& sub) { fs::remove(sub / "one"); }, "one is missing");
+  change("folder", [](const fs::path& sub) { fs::remove_all(sub); }, "one is missing");
+  change("kind", [](const fs::path& sub) { fs::remove(sub / "one"), fs::create_directory(sub / "one"); }, "one is missing");
 }
 
 TEST_F(Fixture, VerifierSendsTheRunBackWithFeedbackUntilAttemptsEnd) {
