@@ -30,6 +30,7 @@ from stitchcuda.device_memory import DeviceError
 from stitchcuda.errors import CaptureError
 from stitchcuda.export import state_tensors
 from stitchcuda.reference import Replay
+from stitchcuda.rounding import DisturbedOperands
 
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
@@ -220,20 +221,22 @@ class Reference:
 
     def approximate(self, tensors, draw, roundoff):
         """The model in its own precision; draws after the first disturb inputs and parameters within 2 `roundoff`: odd ones each element by
-        itself, even ones a row (the last dim) as a whole, as src/verify/oracle.cpp does."""
+        itself, even ones a row (the last dim) as a whole, as src/verify/oracle.cpp does; and each element of a product's operands inside."""
         generator = torch.Generator(device=self.device).manual_seed(1 + draw)
         scale = roundoff if draw > 0 else 0.0
 
-        def perturb(t):
+        def perturb(t, rows=draw % 2 == 0):
             if not scale or not t.is_floating_point():
                 return t.clone()
-            shape = [*t.shape[:-1], 1] if draw % 2 == 0 and t.dim() else t.shape
+            shape = [*t.shape[:-1], 1] if rows and t.dim() else t.shape
             noise = torch.rand(shape, generator=generator, device=t.device, dtype=torch.float32) * 4 - 2
             return (t * (1 + scale * noise.to(torch.float64))).to(t.dtype)
 
         with self.changed(perturb if scale else None):
             changed = [perturb(t) for t in tensors]
-            return own_storage(self.collect(changed, self.call(changed, replay=True)), [*changed, *state_tensors(self.model).values()])
+            with DisturbedOperands(lambda t: perturb(t, False), [*changed, *self.model.parameters()]) if scale else contextlib.nullcontext():
+                result = self.call(changed, replay=True)
+            return own_storage(self.collect(changed, result), [*changed, *state_tensors(self.model).values()])
 
     @contextlib.contextmanager
     def changed(self, parameter=None, dtype=None):

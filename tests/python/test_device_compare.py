@@ -153,6 +153,25 @@ def test_a_lost_reference_excuses_as_many_elements_and_no_precision(lost, wrong,
     assert all(r.ok for r in results) == ok
 
 
+@pytest.mark.parametrize("count,ok", [(3, True), (4, False)])
+def test_a_lost_reference_excuses_floats_beside_right_integers_only(count, ok):
+    from stitchcuda.device_checks import DeviceChecks
+    _, exact = pair((200, 300))
+    calls = torch.tensor([3])
+
+    class Counting(Chaotic):
+        outputs = [*Chaotic.outputs, {"name": "calls", "dtype": "i64"}]
+
+        def approximate(self, *arguments):
+            return [*super().approximate(*arguments), calls]
+
+    checks = DeviceChecks(Counting(exact, 20), {}, None)
+    got = exact.to(torch.float32)
+    got.view(-1)[torch.randperm(got.numel(), generator=torch.Generator().manual_seed(99))[:20]] += 1.0
+    results = checks._judge([got, torch.tensor([count])], [exact, calls], [], F32, NAN_POISON, 2.0 ** -24, False)
+    assert all(r.ok for r in results) == ok
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("case", ["plain", "zero rows", "tiny", "huge row", "wrong", "nan", "inf", "negative zero", "one outlier", "nan expected"])
 def test_the_short_way_gives_what_the_long_way_gives(dtype, case, monkeypatch):

@@ -102,3 +102,21 @@ def test_draws_disturb_elements_and_whole_rows_in_turn(tmp_path):
         assert 0 < (factors - 1).abs().max() <= 2.001e-3
         within, across = (factors - factors[:, :1]).abs().max(), (factors - factors[:1]).abs().max()
         assert across > 0 and (within > 0) == (draw % 2 == 1)
+
+
+CENTRED = MODEL.replace("return self.norm(self.linear(x)) + torch.ones(1) + self.hidden", "return (x - x.mean(0)) @ self.linear.weight, self.CONV(x)")
+CONV = "torch.nn.functional.conv1d((x - x.mean(0)).t()[None], self.linear.weight[:, :, None])"
+
+
+def test_rounding_inside_breaks_what_holds_for_any_weights(tmp_path):
+    """A mean of zero stays zero behind a product, whatever input and weights; only rounding of the product's operand moves it."""
+    path = tmp_path / "centred.py"
+    path.write_text(CENTRED.replace("self.CONV(x)", CONV))
+    r = Reference()
+    outputs = [{"name": n, "dtype": "f32", "shape": s, "kind": "user", "target": ""} for n, s in [("product", [8, 16]), ("conv", [1, 16, 8])]]
+    r.load(request(path, sha256="", outputs=outputs))
+    x = [torch.randn(8, 16)]
+    for draw in range(5):
+        product, conv = r.approximate(x, draw, 1e-3)
+        means = product.mean(0).abs().max(), conv.mean(2).abs().max()
+        assert all(m < 1e-6 if draw == 0 else 1e-5 < m < 1e-2 for m in means), (draw, means)

@@ -15,19 +15,17 @@
 namespace stitch::verify {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using test::build_candidate;
 
-const ir::Bundle& scale_bundle() {
-  static TempFolder* folder = nullptr;
-  static ir::Bundle bundle = [] {
-    folder = new TempFolder(std::move(*TempFolder::create("verify-test")));
+// x[4,64] and w[64], then `nodes`, which end in the output y; `of` is what they compute.
+struct SmallBundle {
+  SmallBundle(const std::string& nodes, float (*of)(float x, float w)) : folder(*TempFolder::create("verify-test")) {
     ir::Bundle b;
     b.name = "scale";
     b.mode = "eval";
-    b.graph = *ir::parse(
-        "%0: f32[4,64] = input() {name=\"x\"}\n%1: f32[64] = weight() {name=\"w\"}\n"
-        "%2: f32[4,64] = mul(%0, %1)\nreturn %2 {name=\"y\"}\n");
+    b.graph = *ir::parse("%0: f32[4,64] = input() {name=\"x\"}\n%1: f32[64] = weight() {name=\"w\"}\n" + nodes);
     b.inputs = {{"x", {ir::DType::f32, {4, 64}}, {}}};
     b.weights = {{"w", {ir::DType::f32, {64}}, {}}};
     b.origin.kind = "hand";
@@ -38,23 +36,30 @@ const ir::Bundle& scale_bundle() {
     for (int i = 0; i < 256; ++i) {
       const auto at = static_cast<size_t>(i);
       x.as<float>()[at] = static_cast<float>(std::sin(1.7 * i) + std::cos(0.3 * i * i));
-      y.as<float>()[at] = x.as<float>()[at] * w.as<float>()[at % 64];
+      y.as<float>()[at] = of(x.as<float>()[at], w.as<float>()[at % 64]);
     }
-    const auto where = folder->path() / "scale.stitch";
+    const auto where = folder.path() / "scale.stitch";
     auto written = ir::write_bundle(where, b, {w}, {ir::Case{"000", {x}, {y}}});
     EXPECT_TRUE(written) << written.error().message;
     auto read = ir::read_bundle(where);
     EXPECT_TRUE(read) << read.error().message;
-    return *read;
-  }();
-  return bundle;
+    bundle = *read;
+  }
+
+  TempFolder folder;
+  ir::Bundle bundle;
+};
+
+const ir::Bundle& scale_bundle() {
+  static const SmallBundle scale("%2: f32[4,64] = mul(%0, %1)\nreturn %2 {name=\"y\"}\n", [](float x, float w) { return x * w; });
+  return scale.bundle;
 }
 
-Verdict verdict_on(const std::filesystem::path& library, VerifyOptions options = {}) {
+Verdict verdict_on(const std::filesystem::path& library, VerifyOptions options = {}, const ir::Bundle& bundle = scale_bundle()) {
   options.target = Target::host;
   options.precision = hw::PrecisionClass::fp32;
   options.memory_limit = 1u << 30;
-  auto v = verify(scale_bundle(), library, options);
+  auto v = verify(bundle, library, options);
   EXPECT_TRUE(v) << v.error().message << v.error().detail;
   return v ? *v : Verdict{};
 }
@@ -120,6 +125,15 @@ TEST(Verify, LastBitDifferencesPassAsNotDeterministic) {
   const auto v = verdict_of("static int calls; RUN(honest(p, x, y); if (++calls % 2) y[7] = nextafterf(y[7], 1e9f);)");
   EXPECT_EQ(v.exit_code(), 0) << to_text(v);
   EXPECT_EQ(v.deterministic, std::optional(false));
+}
+
+TEST(Verify, AnswersThatDifferByLessThanTheirTypeShowsAreConstant) {
+  const SmallBundle one("%2: f32[4,64] = mul(%0, %1)\n%3: f32[4,64] = mul(%2, 1e-14)\n%4: f32[4,64] = add(%3, 1)\nreturn %4 {name=\"y\"}\n",
+                        [](float, float) { return 1.0f; });
+  const auto v = verdict_on(build_candidate("RUN(for (int i = 0; i < 256; ++i) y[i] = 1 + 1e-14f * x[i] * p->w[i % 64];)"), {}, one.bundle);
+  EXPECT_EQ(v.exit_code(), 0) << to_text(v);
+  EXPECT_EQ(state_of(v, "constant_output"), "passed");
+  EXPECT_THAT(v.warnings, Contains(HasSubstr("does not depend on its inputs")));
 }
 
 struct Cheat {
