@@ -337,7 +337,7 @@ testing::AssertionResult build_and_run(const ProgramWriter& writer, TempFolder& 
   options.include_root = root / "include";
   options.include_folders = {root / "kernels", root / "tests/run/kernels"};
   options.runtime_cache = host::testing::runtime_cache();
-  auto lock = FileLock::acquire(fs::temp_directory_path() / "stitch_host_test_runtime.lock");
+  auto lock = host::testing::lock_runtime_cache();
   auto plan = host::plan_build(*translated, folder.path() / "program", options);
   if (!plan) return testing::AssertionFailure() << plan.error().message;
   std::vector<host::Command> commands = plan->compile;

@@ -59,14 +59,9 @@ static void honest(stitch_program* p, const float* x, float* y) { for (int i = 0
 
 // Compiles `source` (after the prelude) once per content; returns the library's path.
 inline std::filesystem::path build_candidate(const std::string& source, const std::string& defines = "") {
-  static const auto folder = [] {
-    auto made = TempFolder::create("stitch-candidates");
-    auto* kept = new TempFolder(std::move(*made));  // lives as long as the test program
-    std::atexit([] {});
-    return kept->path();
-  }();
+  static const TempFolder folder = std::move(*TempFolder::create("candidates"));
   const std::string text = defines + "\n" + kPrelude + source;
-  const auto library = folder / (sha256_hex(text).substr(0, 16) + ".so");
+  const auto library = folder.path() / (sha256_hex(text).substr(0, 16) + ".so");
   if (std::filesystem::exists(library)) return library;
   const auto file = library.string() + ".cpp";
   EXPECT_TRUE(write_file(file, text));

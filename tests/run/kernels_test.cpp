@@ -21,7 +21,7 @@ testing::Built build_all(const fs::path& folder, Sanitize sanitize) {
   options.include_root = root / "include";
   options.include_folders = {root / "kernels", root / "tests/run/kernels"};
   options.runtime_cache = testing::runtime_cache();
-  auto lock = FileLock::acquire(fs::temp_directory_path() / "stitch_host_test_runtime.lock");
+  auto lock = testing::lock_runtime_cache();
   auto plan = plan_build(*translated, folder / "program", options);
   if (!plan) return {{}, plan.error().message};
   std::vector<Command> commands = plan->compile;

@@ -54,16 +54,16 @@ int cuMemSetAccess(unsigned long long, size_t, const void*, size_t) { return 0; 
 
 // Compiled once per process.
 inline std::filesystem::path fake_cudart() {
-  static TempFolder* folder = nullptr;
-  if (!folder) {
-    folder = new TempFolder(std::move(*TempFolder::create("fake-cudart")));
-    const auto source = folder->path() / "fake.cpp";
+  static const TempFolder folder = std::move(*TempFolder::create("fake-cudart"));
+  const auto library = folder.path() / "libcudart.so";
+  if (!std::filesystem::exists(library)) {
+    const auto source = folder.path() / "fake.cpp";
     EXPECT_TRUE(write_file(source, kFakeCudart));
     ProcessSpec spec;
-    spec.argv = {"g++", "-std=c++20", "-O1", "-fPIC", "-shared", source.string(), "-o", (folder->path() / "libcudart.so").string()};
+    spec.argv = {"g++", "-std=c++20", "-O1", "-fPIC", "-shared", source.string(), "-o", library.string()};
     EXPECT_TRUE(run_process(spec)->ok());
   }
-  return folder->path() / "libcudart.so";
+  return library;
 }
 
 }  // namespace stitch::test

@@ -1,6 +1,6 @@
 #pragma once
 // Test helper: translate CUDA source, build it for the host target, run it. Compiled runtimes are kept between test
-// processes (every TEST is a process of its own) below the system's temporary folder, keyed by content.
+// processes (every TEST is a process of its own) in the build folder, keyed by content.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ struct Built {
 };
 
 inline fs::path repository() { return fs::path(STITCH_SOURCE_ROOT); }
-inline fs::path runtime_cache() { return fs::temp_directory_path() / "stitch_host_test_runtime"; }
+inline fs::path runtime_cache() { return fs::read_symlink("/proc/self/exe").parent_path() / "host_test_runtime"; }
+inline auto lock_runtime_cache() { return FileLock::acquire(runtime_cache() / ".lock"); }
 
 inline Built build(const fs::path& folder, const std::string& source, Sanitize sanitize) {
   if (auto s = write_file(folder / "program.cu", source); !s) return {{}, s.error().message};
@@ -30,7 +31,7 @@ inline Built build(const fs::path& folder, const std::string& source, Sanitize s
   options.shared_library = false;
   options.include_root = repository() / "include";
   options.runtime_cache = runtime_cache();
-  auto lock = FileLock::acquire(fs::temp_directory_path() / "stitch_host_test_runtime.lock");
+  auto lock = lock_runtime_cache();
   auto plan = plan_build(*translated, folder / "program", options);
   if (!plan) return {{}, plan.error().message};
   std::vector<Command> commands = plan->compile;

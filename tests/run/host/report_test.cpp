@@ -75,7 +75,7 @@ TEST(SharedLibrary, AddressFlavourIsLoadedByAPlainProgram) {
   options.sanitize = Sanitize::address;
   options.include_root = repository() / "include";
   options.runtime_cache = runtime_cache();
-  auto lock = FileLock::acquire(fs::temp_directory_path() / "stitch_host_test_runtime.lock");
+  auto lock = lock_runtime_cache();
   auto plan = plan_build(*translated, root / "program_host.so", options);
   ASSERT_TRUE(plan.has_value()) << plan.error().message;
   std::vector<Command> commands = plan->compile;
