@@ -18,6 +18,7 @@ namespace stitch::testing {
 struct Road {
   bool fuse = true;           // false: one task per node
   bool generic_only = false;  // leave out the special skills
+  std::string program = "test";
 };
 
 // A program built for the host target. Each run is a process of its own: a library once loaded cannot be unloaded.

@@ -35,8 +35,7 @@ std::string scan_op(const TaskContext& context, const ir::Node& n) {
 
 bool takes_scan(const TaskContext& context) {
   const ir::Node* n = single_node(context);
-  return n && n->op->cls == ir::OpClass::scan && !is_empty(*n) && !n->type().shape.empty() && !scan_op(context, *n).empty() &&
-         context.task.outputs.size() == n->types.size();
+  return n && n->op->cls == ir::OpClass::scan && !is_empty(*n) && !n->type().shape.empty() && !scan_op(context, *n).empty();
 }
 
 Result<TaskSource> write_scan(const TaskContext& context) {
@@ -44,11 +43,14 @@ Result<TaskSource> write_scan(const TaskContext& context) {
   const ir::Node& n = *single_node(context);
   const AroundDim a = around(n.type().shape, n.integer("dim"));
   TaskSource out;
+  Scratch scratch;
+  const std::string values = result_or_scratch(context, 0, scratch), indices = n.types.size() > 1 ? result_or_scratch(context, 1, scratch) : "nullptr";
+  out.scratch_bytes = scratch.bytes();
   out.headers = {"scan.cuh"};
   out.kernels = shape_struct(context, "ScanShape", fmt::format(".outer = {}, .extent = {}, .inner = {}", a.outer, a.extent, a.inner));
   out.kernels += launcher(context, "scan",
                           fmt::format("  return stitch::scan<{}, {}>({}, {}, {}, stream);\n", shape_name(context), scan_op(context, n), context.parameter(n.value("x")),
-                                      context.parameter(result(context)), n.types.size() > 1 ? context.parameter(result(context, 1)) : "nullptr"));
+                                      values, indices));
   return out;
 }
 
@@ -58,7 +60,7 @@ Result<TaskSource> write_scan(const TaskContext& context) {
 bool takes_sort(const TaskContext& context) {
   const ir::Node* n = single_node(context);
   if (!n || n->op->cls != ir::OpClass::sort || is_empty(*n) || n->type().shape.empty() || n->type().dtype == DType::b8) return false;
-  return context.task.outputs.size() == 2 && input_type(context, *n).dtype == n->type().dtype && around(input_type(context, *n).shape, n->integer("dim")).extent < INT32_MAX;
+  return input_type(context, *n).dtype == n->type().dtype && around(input_type(context, *n).shape, n->integer("dim")).extent < INT32_MAX;
 }
 
 Result<TaskSource> write_sort(const TaskContext& context) {
@@ -72,12 +74,15 @@ Result<TaskSource> write_sort(const TaskContext& context) {
   // As SortShape::scratch_entries(); an entry is the value and a 32-bit index.
   constexpr int64_t kTile = 4096;
   const int64_t size = ir::size_of(n.type().dtype), entry = size <= 4 ? 8 : 16;
-  if (a.extent > kTile) out.scratch_bytes = static_cast<size_t>(2 * rows * (keep <= kTile / 4 ? ceil_div(a.extent, kTile) * keep : a.extent) * entry);
+  Scratch scratch;
+  if (a.extent > kTile) (void)scratch.take(2 * rows * (keep <= kTile / 4 ? ceil_div(a.extent, kTile) * keep : a.extent) * entry, "char");  // the kernel's own, first
+  const std::string values = result_or_scratch(context, 0, scratch), indices = result_or_scratch(context, 1, scratch);
+  out.scratch_bytes = scratch.bytes();
   out.kernels = shape_struct(context, "SortShape",
                              fmt::format(".outer = {}, .extent = {}, .inner = {}, .keep = {}, .descending = {}", a.outer, a.extent, a.inner, keep,
                                          top ? n.boolean("largest") : n.boolean("descending")));
   out.kernels += launcher(context, "sort", fmt::format("  return stitch::sort<{}>({}, {}, {}, scratch, stream);\n", shape_name(context), context.parameter(n.value("x")),
-                                                       context.parameter(result(context, 0)), context.parameter(result(context, 1))));
+                                                       values, indices));
   return out;
 }
 

@@ -48,4 +48,12 @@ std::string Scratch::take(int64_t bytes, std::string_view type) {
   return fmt::format("reinterpret_cast<{}*>(static_cast<char*>(scratch) + {})", type, offset);
 }
 
+std::string result_or_scratch(const TaskContext& context, int32_t output, Scratch& scratch) {
+  const ir::ValueRef v{context.task.nodes.back(), output};
+  const auto& outputs = context.task.outputs;
+  if (std::find(outputs.begin(), outputs.end(), v) != outputs.end()) return context.parameter(v);
+  const ir::TensorType& type = context.graph.type_of(v);
+  return scratch.take(ir::bytes_of(type), cpp_type(type.dtype));
+}
+
 }  // namespace stitch::code

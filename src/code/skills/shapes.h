@@ -39,5 +39,7 @@ class Scratch {
  private:
   size_t bytes_ = 0;
 };
+// Parameter of a result of a single-node task, or, for a kernel that always writes it, a place in the scratch when nobody reads it.
+std::string result_or_scratch(const TaskContext&, int32_t output, Scratch&);
 
 }  // namespace stitch::code
