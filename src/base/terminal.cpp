@@ -51,13 +51,25 @@ std::string styled(std::string_view text, Style style, bool on) {
   return fmt::format("\033[{}m{}\033[0m", codes[static_cast<size_t>(style)], text);
 }
 
+size_t control_length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return 2;  // U+0080 to U+009F: 0x9b is the same as ESC [
+  if (byte(0) != 0xe2) return 0;
+  const unsigned last = byte(2);
+  const bool separator_or_turn = byte(1) == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae));  // U+200E, 200F, 2028 to 202E
+  const bool isolate = byte(1) == 0x81 && last >= 0xa6 && last <= 0xa9;                                              // U+2066 to 2069
+  return separator_or_turn || isolate ? 3 : 0;
+}
+
 std::string printable(std::string_view text) {
-  std::string out(text);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const auto c = static_cast<unsigned char>(out[i]);
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) out[i] = '?';
-    // U+0080 to U+009F in UTF-8: control characters as well (0x9b is the same as ESC [).
-    if (c == 0xc2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xa0 && (out[i + 1] & 0xc0) == 0x80) out[i] = out[i + 1] = '?';
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const size_t control = text[i] == '\n' || text[i] == '\t' ? 0 : control_length(text, i);
+    if (control > 0) out += '?';
+    else out += text[i];
+    i += std::max<size_t>(1, control);
   }
   return out;
 }

@@ -21,8 +21,11 @@ enum class Style { bold, dim, red, green, yellow, blue };
 // `text` in that style, or as it is when `on` is false.
 std::string styled(std::string_view text, Style, bool on);
 
-// Text of others (a compiler, a model's names) made safe to print: control characters, which could move the cursor or
-// retitle the terminal, become '?'; tabs and newlines stay.
+// Bytes of the character at text[at] if it acts on what shows it instead of being shown: control characters (C0, DEL, C1), line and
+// paragraph separators, and the marks that turn the direction of writing, which can make source text look like other text. Else 0.
+size_t control_length(std::string_view text, size_t at);
+
+// Text of others (a compiler, a model's names) made safe to print: characters that act on the terminal become '?'; tabs and newlines stay.
 std::string printable(std::string_view text);
 
 // Columns that text takes: code points, escape sequences of styled() not counted.

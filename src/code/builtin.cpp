@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "code/coder.h"
+#include "code/literals.h"
 #include "code/memory.h"
 #include "code/program_writer.h"
 #include "code/skill.h"
@@ -18,7 +19,7 @@ std::string kernels_file(const plan::Plan& plan, const std::vector<TaskSource>& 
   std::string out = fmt::format(
       "// {}: all kernels, task by task in execution order. Written by stitchcuda ({} planner, for {}).\n"
       "// By hand:  nvcc -gencode=arch=compute_90,code=sm_90 -O3 -std=c++20 -Iinclude -c kernels.cu\n",
-      plan.program, plan.planner, plan.device);
+      comment_text(plan.program), comment_text(plan.planner), comment_text(plan.device));
   out += "#include \"tasks.h\"\n#include \"stitch/vendor.h\"\n";
   for (const std::string& h : headers) out += fmt::format("#include \"stitch/kernels/{}\"\n", h);
   out += "\nnamespace program {\n\nusing namespace stitch;\n\n";

@@ -1,23 +1,31 @@
+#include <map>
+
 #include "base/files.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
 #include "code/coder.h"
+#include "code/literals.h"
 
 namespace stitch::code {
 namespace {
 
-// A Python string literal: JSON's escapes are Python's too, and what needs none stays UTF-8 (an escaped surrogate pair would be two characters).
-std::string python_string(const std::string& s) { return Json(s).dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-void fill(std::string& text, const std::string& key, const std::string& value) {
-  const std::string mark = "@" + key + "@";
-  for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + value.size())) text.replace(at, mark.size(), value);
+// One pass over the template: a value that looks like a mark stays what it is.
+std::string fill(const std::string& text, const std::map<std::string, std::string>& values) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t open = text.find('@', at), close = open == text.npos ? text.npos : text.find('@', open + 1);
+    if (close == text.npos) return out + text.substr(at);
+    const auto value = values.find(text.substr(open + 1, close - open - 1));
+    out += text.substr(at, open - at) + (value == values.end() ? "@" : value->second);
+    at = value == values.end() ? open + 1 : close + 1;
+  }
+  return out;
 }
 
 }  // namespace
 
 Result<std::string> write_model_new(const ir::Bundle& b, const std::string& reference_source, const std::string& program_folder) {
-  STITCH_TRY(std::string text, read_file(source_root() / "python/stitchcuda/templates/model_new.py.in"));
+  STITCH_TRY(const std::string text, read_file(source_root() / "python/stitchcuda/templates/model_new.py.in"));
   Json random = Json::array(), names = Json::array();
   for (const ir::TensorInfo& i : b.inputs)
     if (i.random && i.generator)
@@ -28,18 +36,17 @@ Result<std::string> write_model_new(const ir::Bundle& b, const std::string& refe
   const bool has_source = !reference_source.empty() && (b.origin.kind == "kernelbench" || b.origin.kind == "callable") && b.origin.file.ends_with(".py");
   std::error_code ec;
   const auto absolute = [&](const fs::path& p) { return p.empty() ? std::string() : fs::absolute(p, ec).lexically_normal().string(); };
-  fill(text, "FOLDER", python_string(program_folder));
-  fill(text, "BUNDLE", python_string(absolute(b.folder)));
-  fill(text, "NAME", python_string(b.name));
-  fill(text, "MODE", python_string(b.mode));
-  fill(text, "INPUT_SPEC", literal(b.input_spec));
-  fill(text, "OUTPUT_SPEC", literal(b.output_spec));
-  fill(text, "RANDOM_INPUTS", literal(random));
-  fill(text, "WEIGHT_NAMES", literal(names));
-  fill(text, "REFERENCE_FILE", python_string(has_source ? absolute(b.origin.file) : ""));
-  fill(text, "REFERENCE_NAME", python_string(b.origin.kind == "callable" ? b.name : "Model"));
-  fill(text, "REFERENCE_SOURCE", has_source ? python_string(reference_source) : "None");
-  return text;
+  return fill(text, {{"FOLDER", python_string(program_folder)},
+                     {"BUNDLE", python_string(absolute(b.folder))},
+                     {"NAME", python_string(b.name)},
+                     {"MODE", python_string(b.mode)},
+                     {"INPUT_SPEC", literal(b.input_spec)},
+                     {"OUTPUT_SPEC", literal(b.output_spec)},
+                     {"RANDOM_INPUTS", literal(random)},
+                     {"WEIGHT_NAMES", literal(names)},
+                     {"REFERENCE_FILE", python_string(has_source ? absolute(b.origin.file) : "")},
+                     {"REFERENCE_NAME", python_string(b.origin.kind == "callable" ? b.name : "Model")},
+                     {"REFERENCE_SOURCE", has_source ? python_string(reference_source) : "None"}});
 }
 
 }  // namespace stitch::code

@@ -4,6 +4,7 @@
 
 #include "base/json_full.h"
 #include "base/json_util.h"
+#include "code/literals.h"
 #include "code/skill.h"
 
 namespace stitch::code {
@@ -20,16 +21,6 @@ std::pair<const char*, int> dlpack_type(ir::DType d) {
   if (d == ir::DType::u8) return {"kDLUInt", bits};
   if (d == ir::DType::b8) return {"STITCH_DL_BOOL", bits};
   return {"kDLInt", bits};
-}
-
-std::string c_string(const std::string& s) {
-  std::string out = "\"";
-  for (unsigned char c : s) {
-    if (c == '"' || c == '\\') out += fmt::format("\\{}", static_cast<char>(c));
-    else if (c < 0x20 || c > 0x7e) out += fmt::format("\\{:03o}", c);
-    else out += static_cast<char>(c);
-  }
-  return out + "\"";
 }
 
 struct Named {
@@ -72,9 +63,7 @@ std::string manifest(const Graph& g, const plan::Plan& plan, const CoderOptions&
     if (t.kind == plan::TaskKind::alias) continue;
     tasks.push_back({{"id", t.id}, {"name", t.name}, {"nodes", t.nodes}});
   }
-  // The target is the one the file is compiled for: written in two halves around a macro.
   const Json j{{"name", plan.program},
-               {"target", "@TARGET@"},
                {"arch", options.arch},
                {"precision", std::string(hw::name_of(options.precision))},
                {"inputs", tensors_json(leaves(g, g.inputs()))},
@@ -82,14 +71,11 @@ std::string manifest(const Graph& g, const plan::Plan& plan, const CoderOptions&
                {"outputs", outs},
                {"tasks", tasks},
                {"workspace_bytes", workspace}};
-  std::string text = dump(j, -1);
-  const size_t at = text.find("@TARGET@");
-  const auto literal = [](std::string_view part) {
-    std::string out;
-    for (size_t i = 0; i < part.size(); i += 100) out += fmt::format("    {}\n", c_string(std::string(part.substr(i, 100))));
-    return out;
-  };
-  return fmt::format("constexpr const char* kManifest =\n{}    STITCH_TARGET_NAME\n{}    \"\";\n", literal(text.substr(0, at)), literal(text.substr(at + 8)));
+  // The target is the one the file is compiled for, so a macro stands for it.
+  std::string out = fmt::format("constexpr const char* kManifest =\n    {}\n    STITCH_TARGET_NAME\n    {}\n", c_string("{\"target\":\""), c_string("\","));
+  const std::string rest = dump(j, -1).substr(1);
+  for (size_t i = 0; i < rest.size(); i += 100) out += fmt::format("    {}\n", c_string(rest.substr(i, 100)));
+  return out + "    ;\n";
 }
 
 std::string place_text(const Graph& g, ValueRef v, const Place& p, bool written) {
@@ -106,7 +92,7 @@ std::string place_text(const Graph& g, ValueRef v, const Place& p, bool written)
 
 std::string describe(const Graph& g, ValueRef v) {
   const ir::Node& n = g.at(v);
-  const std::string name = n.name.empty() ? fmt::format("%{}", v.node) : n.name;
+  const std::string name = n.name.empty() ? fmt::format("%{}", v.node) : comment_text(n.name);
   return fmt::format("{} {}", name, ir::to_string(g.type_of(v)));
 }
 
@@ -147,7 +133,7 @@ std::string write_program(const Graph& g, const plan::Plan& plan, const std::vec
   std::string out = fmt::format(
       "// {}: host side of the program. Written by stitchcuda; the tasks themselves are in kernels.cu.\n"
       "// {} tasks, workspace {} bytes. The candidate ABI is in stitch/abi.h.\n",
-      plan.program, sources.size(), memory.workspace_bytes);
+      comment_text(plan.program), sources.size(), memory.workspace_bytes);
   if (any(&TaskSource::uses_cublaslt)) out += "#define STITCH_USE_CUBLASLT 1\n";
   if (any(&TaskSource::uses_cudnn)) out += "#define STITCH_USE_CUDNN 1\n";
   out += "#include \"stitch/program.h\"\n#include \"tasks.h\"\n\n#ifdef STITCH_HOST_EMULATOR\n#define STITCH_TARGET_NAME \"host\"\n#else\n#define STITCH_TARGET_NAME \"cuda\"\n#endif\n\nnamespace program {\n\nusing stitch::Failure;\nusing stitch::Vendor;\n\n";

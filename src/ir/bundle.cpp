@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json_util.h"
 #include "ir/generate.h"
+#include "ir/names.h"
 #include "ir/safetensors.h"
 
 namespace stitch::ir {
@@ -97,8 +98,13 @@ Result<Graph> read_graph(const Json& j, const std::string& file) {
     if (!l.is_string()) return fail(ErrorKind::bad_input, "\"graph\" in {} must be a list of lines.", file);
     text += l.get<std::string>() + "\n";
   }
-  STITCH_TRY(Graph g, parse(text));
-  STITCH_CHECK_OK(validate(g));
+  STITCH_TRY(Graph g, parse(text, fmt::format("\"graph\" in {}", file)));
+  for (Status s : {check_names(g), validate(g)}) {
+    if (s) continue;
+    Error e = s.error();
+    e.message = fmt::format("\"graph\" in {} is wrong: {}{} Capture the program again.", file, static_cast<char>(std::tolower(e.message[0])), e.message.substr(1));
+    return tl::make_unexpected(std::move(e));
+  }
   return g;
 }
 
@@ -162,6 +168,8 @@ Status read_origin(const Json& j, const std::string& file, Bundle& b) {
   STITCH_TRY(b.origin.kind, get_string(*o, "kind", file));
   STITCH_TRY(b.origin.torch_version, get_string(*o, "torch_version", file));
   STITCH_TRY(b.origin.seed, get_integer(*o, "seed", file));
+  for (const auto& [key, value] : {std::pair{"file", &b.origin.file}, {"sha256", &b.origin.sha256}, {"kind", &b.origin.kind}, {"torch_version", &b.origin.torch_version}})
+    STITCH_CHECK_OK(check_name(*value, fmt::format("\"{}\" of \"origin\" in {}", key, file)));
   STITCH_TRY(const Json* p, get_object(j, "precision", file));
   STITCH_TRY(b.precision.allow_tf32_matmul, get_bool(*p, "allow_tf32_matmul", file));
   STITCH_TRY(b.precision.allow_tf32_conv, get_bool(*p, "allow_tf32_conv", file));
@@ -261,6 +269,8 @@ Result<Bundle> bundle_from_json(const Json& j, const std::string& what) {
   STITCH_CHECK_OK(check_version(j, what));
   Bundle b;
   STITCH_TRY(b.name, get_string(j, "name", what));
+  if (b.name.empty()) return fail(ErrorKind::bad_input, "\"name\" in {} is empty; give the program a name.", what);
+  STITCH_CHECK_OK(check_name(b.name, fmt::format("\"name\" in {}", what)));
   STITCH_TRY(b.mode, get_string(j, "mode", what));
   if (b.mode != "eval" && b.mode != "train") return fail(ErrorKind::bad_input, "{} has the mode \"{}\", which is neither eval nor train.", what, b.mode.substr(0, 40));
   STITCH_TRY(b.graph, read_graph(j, what));

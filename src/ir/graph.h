@@ -71,14 +71,14 @@ std::vector<std::vector<int32_t>> users(const Graph&);
 //   return %5.0 {name="output0"}, %5.1 {name="output1", mutates_weight="running_mean"}
 // Tensor arguments are written positionally, the rest as name=value and only when different from the default.
 // parse(print(g)) == g for a graph in canonical form (see canonicalise in ops.h, which parse applies, so that hand-written
-// text may say dim=-1). Blank lines and # comments are skipped. Errors carry the line number and what was expected.
+// text may say dim=-1). Blank lines and # comments are skipped. Errors carry the line number and what was expected; `what` names the text.
 std::string print(const Graph&);
-Result<Graph> parse(std::string_view text);
+Result<Graph> parse(std::string_view text, std::string_view what = "Program text");
 
 // Checks every rule of the rule table (validate.cpp): operands exist and precede, arity, argument kinds, dtype and
 // shape of every result against the op's inference rule, inputs and weights come first and have distinct names, outputs
 // exist and have distinct names, mutation targets exist and match in type.
-// The error names the node, its source line and the broken rule.
+// The error names the node, its source line and what is wrong with it; the rule is in its detail.
 Status validate(const Graph&);
 
 }  // namespace stitch::ir

@@ -6,6 +6,7 @@
 
 #include "base/json_full.h"
 #include "base/json_util.h"
+#include "base/terminal.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 
@@ -17,7 +18,7 @@ constexpr size_t kMaxRank = 12;
 // Recursive descent over one line. Every mistake is one sentence with the line number.
 class LineParser {
  public:
-  LineParser(std::string_view text, int line, const Graph& g) : text_(text), line_(line), g_(g) {}
+  LineParser(std::string_view text, std::string_view what, int line, const Graph& g) : text_(text), what_(what), line_(line), g_(g) {}
 
   Result<Node> node(int32_t index) {
     STITCH_CHECK_OK(expect('%'));
@@ -66,8 +67,8 @@ class LineParser {
 
  private:
   tl::unexpected<Error> wrong(const std::string& expected) const {
-    std::string rest(text_.substr(std::min(at_, text_.size()), 24));
-    return fail(ErrorKind::bad_input, "Program text, line {}: expected {} before \"{}\".", line_, expected, rest);
+    const std::string rest = printable(text_.substr(std::min(at_, text_.size()), 24));
+    return fail(ErrorKind::bad_input, "{}, line {}: expected {} before \"{}\".", what_, line_, expected, rest);
   }
 
   tl::unexpected<Error> unknown_op(const std::string& name) const {
@@ -82,7 +83,7 @@ class LineParser {
       }
     }
     const std::string hint = best.empty() ? "" : fmt::format("; did you mean \"{}\"?", best);
-    return fail(ErrorKind::unsupported, "Program text, line {}: there is no op \"{}\"{}.", line_, name.substr(0, 64), hint);
+    return fail(ErrorKind::unsupported, "{}, line {}: there is no op \"{}\"{}.", what_, line_, name.substr(0, 64), hint);
   }
   static size_t distance(std::string_view a, std::string_view b) {
     if (a.size() > 64) return 64;
@@ -185,7 +186,7 @@ class LineParser {
     while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
     if (at_ >= text_.size()) return wrong("a closing quote");
     ++at_;
-    STITCH_TRY(const Json j, parse_json(text_.substr(start, at_ - start), fmt::format("The string in line {}", line_)));
+    STITCH_TRY(const Json j, parse_json(text_.substr(start, at_ - start), fmt::format("The string in line {} of {}", line_, what_)));
     return j.get<std::string>();
   }
 
@@ -302,7 +303,7 @@ class LineParser {
     canonicalise(g_, n);
     for (size_t i = 0; i < n.args.size(); ++i)
       if (n.op->params[i].required && !given[i])
-        return fail(ErrorKind::bad_input, "Program text, line {}: {} needs the argument \"{}\".", line_, n.op->name, n.op->params[i].name);
+        return fail(ErrorKind::bad_input, "{}, line {}: {} needs the argument \"{}\".", what_, line_, n.op->name, n.op->params[i].name);
     return {};
   }
 
@@ -322,7 +323,7 @@ class LineParser {
     return expect('}');
   }
 
-  std::string_view text_;
+  std::string_view text_, what_;
   int line_;
   const Graph& g_;
   size_t at_ = 0;
@@ -330,7 +331,7 @@ class LineParser {
 
 }  // namespace
 
-Result<Graph> parse(std::string_view text) {
+Result<Graph> parse(std::string_view text, std::string_view what) {
   Graph g;
   bool returned = false;
   int line = 0;
@@ -341,9 +342,9 @@ Result<Graph> parse(std::string_view text) {
     ++line;
     const size_t start = raw.find_first_not_of(" \t\r");
     if (start == raw.npos || raw[start] == '#') continue;
-    if (raw.find('\0') != raw.npos) return fail(ErrorKind::bad_input, "Program text, line {}: it holds a zero byte; the text is damaged.", line);
-    if (returned) return fail(ErrorKind::bad_input, "Program text, line {}: nothing may follow the return line.", line);
-    LineParser p(raw, line, g);
+    if (raw.find('\0') != raw.npos) return fail(ErrorKind::bad_input, "{}, line {}: it holds a zero byte; the text is damaged.", what, line);
+    if (returned) return fail(ErrorKind::bad_input, "{}, line {}: nothing may follow the return line.", what, line);
+    LineParser p(raw, what, line, g);
     if (raw.substr(start, 6) == "return") {
       STITCH_TRY(g.outputs, p.outputs());
       returned = true;
@@ -352,7 +353,7 @@ Result<Graph> parse(std::string_view text) {
       g.nodes.push_back(std::move(n));
     }
   }
-  if (!returned) return fail(ErrorKind::bad_input, "Program text ends without a return line; it is cut off.");
+  if (!returned) return fail(ErrorKind::bad_input, "{} ends without a return line; it is cut off.", what);
   return g;
 }
 

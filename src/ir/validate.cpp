@@ -132,7 +132,8 @@ Status validate(const Graph& g) {
       Error e = s.error();
       const std::string prefix = fmt::format("{}: ", n.op_name());  // of infer_types' errors
       if (e.message.starts_with(prefix)) e.message = "does not fit: " + e.message.substr(prefix.size());
-      e.message = fmt::format("Node %{} {}{} {}; rule: {}.", i, n.op_name(), where, e.message, rule.name);
+      e.message = fmt::format("Node %{} {}{} {}.", i, n.op_name(), where, e.message);
+      e.detail = fmt::format("rule: {}", rule.name);
       return tl::make_unexpected(std::move(e));
     }
   }

@@ -80,7 +80,8 @@ void print_outcome(std::FILE* out, const Json& v, const loop::RunOutcome& o, con
   if (v.contains("precision") && v.at("precision").is_object()) {
     const Json& p = v.at("precision");
     const auto worst = [&](const char* key) { return p.contains(key) ? text_of(p.at(key), "max") : std::string(); };
-    t.add({"error against fp64", fmt::format("{} (reference's own {}, tolerance {})", worst("error"), worst("reference_error"), worst("tolerance"))});
+    const std::string own = worst("reference_error");
+    t.add({"error against fp64", fmt::format("{} ({}tolerance {})", worst("error"), own.empty() ? "" : fmt::format("reference's own {}, ", own), worst("tolerance"))});
   }
   t.add({"checks", fmt::format("{} passed, {} failed, {} not run", passed, failed, not_run)});
   t.add({"output folder", folder.string()});
@@ -94,7 +95,7 @@ void print_outcome(std::FILE* out, const Json& v, const loop::RunOutcome& o, con
 std::string version() { return STITCH_VERSION; }
 
 void print_error(std::string message) {
-  // Paths, flags and a program's own exceptions may hold anything.
+  message = printable(message);  // paths, flags and a program's own exceptions may hold anything
   std::replace_if(message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   std::fprintf(stderr, "stitchcuda: %s\n", message.c_str());
 }

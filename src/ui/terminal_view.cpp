@@ -18,8 +18,8 @@ void TerminalView::clear_progress() {
 
 void TerminalView::show(const loop::Event& e) {
   if (e.kind == EventKind::step_progress) {
-    std::string line = e.fraction >= 0 ? fmt::format("  {:<9} {:3.0f} %  {}", e.step, e.fraction * 100, e.text)
-                                       : fmt::format("  {:<9} {}", e.step, e.text);
+    std::string line = e.fraction >= 0 ? fmt::format("  {:<9} {:3.0f} %  {}", e.step, e.fraction * 100, printable(e.text))
+                                       : fmt::format("  {:<9} {}", e.step, printable(e.text));
     if (line == last_progress_) return;
     last_progress_ = line;
     if (!live_) return;  // a log file needs results, not ticks
@@ -35,7 +35,7 @@ void TerminalView::show(const loop::Event& e) {
   const std::string attempt = e.attempt > 1 ? fmt::format(" (attempt {})", e.attempt) : "";
   switch (e.kind) {
     case EventKind::run_started: break;
-    case EventKind::run_resumed: fmt::print(out_, "Resuming: {}.\n", e.text); break;
+    case EventKind::run_resumed: fmt::print(out_, "Resuming: {}.\n", printable(e.text)); break;
     case EventKind::step_started:
       if (live_) {
         fmt::print(out_, "  {:<9} ...", e.step);
@@ -43,11 +43,11 @@ void TerminalView::show(const loop::Event& e) {
       }
       break;
     case EventKind::step_finished:
-      fmt::print(out_, "  {:<9} {:>8}  {}{}\n", e.step, format_duration(e.seconds), e.text, attempt);
+      fmt::print(out_, "  {:<9} {:>8}  {}{}\n", e.step, format_duration(e.seconds), printable(e.text), attempt);
       break;
-    case EventKind::step_skipped: fmt::print(out_, "  {:<9} {:>8}  {}\n", e.step, "-", e.text); break;
+    case EventKind::step_skipped: fmt::print(out_, "  {:<9} {:>8}  {}\n", e.step, "-", printable(e.text)); break;
     case EventKind::step_failed: fmt::print(out_, "  {:<9} {:>8}  failed{}\n", e.step, format_duration(e.seconds), attempt); break;
-    case EventKind::feedback: fmt::print(out_, "  {:<9} {:>8}  back for another attempt: {}\n", e.step, format_duration(e.seconds), e.text); break;
+    case EventKind::feedback: fmt::print(out_, "  {:<9} {:>8}  back for another attempt: {}\n", e.step, format_duration(e.seconds), printable(e.text)); break;
     default: break;
   }
   std::fflush(out_);

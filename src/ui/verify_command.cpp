@@ -49,7 +49,7 @@ int verify_command(const VerifyArguments& a) {
   const Json j = verify::to_json(*verdict);
   if (!a.out.empty())
     if (const Status written = write_file(a.out, dump(j, 1) + "\n"); !written) return report_error(written.error());
-  fmt::print(a.json ? stderr : stdout, "{}", verify::to_text(*verdict));
+  fmt::print(a.json ? stderr : stdout, "{}", printable(verify::to_text(*verdict)));
   if (a.json) fmt::print("{}\n", dump(j, -1));
   return verdict->exit_code();
 }

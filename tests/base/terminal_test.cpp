@@ -60,7 +60,8 @@ TEST(Terminal, ColourOnlyOnATerminalThatWantsIt) {
 
 TEST(Terminal, TextOfOthersCannotSteerIt) {
   EXPECT_EQ(printable("a\033]0;title\a\tb\n"), "a?]0;title?\tb\n");
-  EXPECT_EQ(printable("\xc2\x9b" "31m é"), "??31m é");
+  EXPECT_EQ(printable("\xc2\x9b" "31m é"), "?31m é");
+  EXPECT_EQ(printable("a\xe2\x80\xae" "b\xe2\x81\xa6\xe2\x80\x94"), "a?b?\xe2\x80\x94");  // turned writing direction; a dash is none
 }
 
 // stderr of this process while `body` runs.

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/json_util.h"
+#include "base/terminal.h"
 #include "ir/builder.h"
 #include "ir/generate.h"
 #include "ir/safetensors.h"
@@ -123,8 +124,8 @@ TEST_F(BundleTest, ProgramJsonMistakesAreNamed) {
   EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = 5; }), HasSubstr("must be a list of lines"));
   EXPECT_THAT(error_after([](Json& j) { j["graph"].erase(j["graph"].size() - 1); }), HasSubstr("without a return line"));
   EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = "%4: f32[2,3] = linaer(%0, %2)"; }), HasSubstr("did you mean \"linear\""));
-  EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = "%4: f32[2,4] = linear(%0, %2)"; }), HasSubstr("rule: types follow"));
-  EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = "%4: f32[2,3] = linear(%0, %2)\n%5: f32[2] = input()"; }), HasSubstr("Program text, line"));
+  EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = "%4: f32[2,4] = linear(%0, %2)"; }), HasSubstr("is declared as f32[2,4], but its arguments give f32[2,3]"));
+  EXPECT_THAT(error_after([](Json& j) { j["graph"][4] = "%4: f32[2,3] = linear(%0, %2)\n%5: f32[2] = input()"; }), HasSubstr("\"graph\" in"));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"].erase(1); }), HasSubstr("\"inputs\" in"));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["name"] = "z"; }), HasSubstr("does not agree with the graph"));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["dtype"] = "f64"; }), HasSubstr("does not agree"));
@@ -138,6 +139,47 @@ TEST_F(BundleTest, ProgramJsonMistakesAreNamed) {
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = {{"kind", "normal"}, {"a", 0}, {"b", 1}, {"seed", 1}, {"structure", "band"}}; }), HasSubstr("unknown structure \"band\""));
   EXPECT_THAT(error_after([](Json& j) { j["inputs"][0]["generator"] = 3; }), HasSubstr("must hold a JSON object"));
   EXPECT_THAT(error_after([](Json& j) { j["precision"]["allow_tf32_conv"] = 1; }), HasSubstr("true or false"));
+}
+
+// Names reach source files, pages and terminals: what would act there instead of being shown is refused wherever a bundle has a name.
+TEST_F(BundleTest, NamesHoldNoControlCharacters) {
+  const auto in_graph = [](Json& j, size_t line, const std::string& from, const std::string& to) {
+    std::string text = j["graph"][line];
+    ASSERT_NE(text.find(from), text.npos) << text;
+    j["graph"][line] = text.replace(text.find(from), from.size(), to);
+  };
+  for (const char* bad : {"\n", "\r", "\x1b[31m", "\x01", "\x7f", "\xc2\x9b", "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\xa6"}) {
+    const std::string name = "fc" + std::string(bad) + "x", quoted = dump(Json(name), -1);
+    const auto refused = [&](const char* where, const std::function<void(Json&)>& change) {
+      const std::string message = error_after(change);
+      EXPECT_THAT(message, testing::AllOf(HasSubstr("program.json"), HasSubstr(where), HasSubstr("holds a control character after \"fc\""))) << quoted;
+      for (size_t i = 0; i < message.size(); ++i) EXPECT_EQ(control_length(message, i), 0u) << quoted;
+    };
+    refused("\"name\"", [&](Json& j) { j["name"] = name; });
+    refused("\"file\" of \"origin\"", [&](Json& j) { j["origin"]["file"] = name; });
+    refused("he name of node %0", [&](Json& j) { in_graph(j, 0, "\"x\"", quoted); });
+    refused("he module path of node %4", [&](Json& j) { j["graph"][4] = j["graph"][4].get<std::string>() + " {scope=" + quoted + "}"; });
+    refused("he source place of node %4", [&](Json& j) { j["graph"][4] = j["graph"][4].get<std::string>() + " {source=" + quoted + "}"; });
+    refused("he name of output 0", [&](Json& j) { in_graph(j, j["graph"].size() - 1, "\"output0\"", quoted); });
+    refused("he name of the tensor that output 1 changes", [&](Json& j) { in_graph(j, j["graph"].size() - 1, "mutates_weight=\"mask\"", "mutates_weight=" + quoted); });
+  }
+  EXPECT_THAT(error_after([](Json& j) { j["name"] = ""; }), HasSubstr("is empty; give the program a name"));
+  EXPECT_THAT(error_after([](Json& j) { j["name"] = std::string(5000, 'a'); }), HasSubstr("is 5000 bytes long"));
+  EXPECT_THAT(error_after([](Json& j) { j["graph"][0] = "%0: f32[2,3] = input()"; }), HasSubstr("has no name"));
+  EXPECT_EQ(error_after([](Json& j) { j["name"] = "na\xc3\xafve \xe6\xa8\xa1\xe5\x9e\x8b \"*/\\ ?\?/ </script> \xf0\x9f\x99\x82"; }), "read");
+}
+
+// Whatever is wrong with the graph, the sentence says in which file.
+TEST_F(BundleTest, MistakesInTheGraphNameTheFile) {
+  const auto line = [&](size_t at, const char* text) { return error_after([&](Json& j) { j["graph"][at] = text; }); };
+  for (const std::string& message :
+       {line(4, "%4: f32[2,3] = linaer(%0, %2)"), line(4, "%4: f32[2,4] = linear(%0, %2)"), line(4, "%4: f32[2,3] = linear(%0 %2)"), line(4, "%4: f32[2,3] = linear(%0, %9)"),
+        line(4, "%4: f32[2,3] = linear(%0)"), line(4, "%4: f32[2,3] = linear(%0, %2) {scope=\"\\q\"}"), line(0, "return %0"), line(4, "%4: f32[2,3] = linear(%0, 1)"),
+        line(1, "%1: f32[2,3] = input() {name=\"x\"}"), line(4, ""), error_after([](Json& j) { j["graph"].erase(j["graph"].size() - 1); })}) {
+    EXPECT_THAT(message, HasSubstr((path() / "program.json").string()));
+    for (const char* jargon : {"rule:", "Program text", "parse", "validator"}) EXPECT_THAT(message, testing::Not(HasSubstr(jargon)));
+    EXPECT_EQ(message.back(), '.');
+  }
 }
 
 TEST_F(BundleTest, ArgumentTreesAreChecked) {
@@ -361,7 +403,7 @@ TEST_F(BundleTest, FailedWriteLeavesTheOldBundle) {
   EXPECT_THAT(fails([](Program& p) { p.weights[0].data.pop_back(); }), HasSubstr("\"fc.weight\" does not match"));
   EXPECT_THAT(fails([](Program& p) { p.cases[0].name = "../x"; }), HasSubstr("The case \"../x\" does not match"));
   EXPECT_THAT(fails([](Program& p) { p.cases[0].inputs.pop_back(); }), HasSubstr("does not match"));
-  EXPECT_THAT(fails([](Program& p) { p.bundle.graph.nodes[4].types[0].shape = {1}; }), HasSubstr("rule: types follow"));
+  EXPECT_THAT(fails([](Program& p) { p.bundle.graph.nodes[4].types[0].shape = {1}; }), HasSubstr("but its arguments give"));
   EXPECT_THAT(fails([](Program& p) { p.bundle.mode = ""; }), HasSubstr("neither eval nor train"));
   EXPECT_THAT(fails([](Program& p) { p.bundle.inputs[0].type.shape = {3, 2}; p.cases.clear(); }), HasSubstr("does not agree with the graph"));
 }

@@ -30,14 +30,14 @@ std::string error_after(F change) {
   Graph g = good();
   change(g);
   const auto s = validate(g);
-  return s ? "valid" : s.error().message;
+  return s ? "valid" : s.error().message + " " + s.error().detail;
 }
 
 TEST(Validate, AcceptsAGoodGraph) { EXPECT_EQ(error_after([](Graph&) {}), "valid"); }
 
 TEST(Validate, ErrorNamesNodeOpSourceAndRule) {
   EXPECT_EQ(error_after([](Graph& g) { g.nodes[3].args[1] = int64_t{2}; }),
-            "Node %3 softmax (from model.py:12) does not fit: dim 2 is out of range for rank 2; rule: types follow from the arguments.");
+            "Node %3 softmax (from model.py:12) does not fit: dim 2 is out of range for rank 2. rule: types follow from the arguments");
 }
 
 TEST(Validate, OperandsExistAndPrecede) {

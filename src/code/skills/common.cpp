@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "code/literals.h"
+
 namespace stitch::code {
 
 bool needs_wide_index(const TaskContext& context) {
@@ -46,7 +48,7 @@ std::string KernelParams::arguments() const {
 
 std::string task_comment(const TaskContext& context, std::string_view skill) {
   std::string out;
-  if (!context.task.why.empty()) out += "// " + context.task.why + "\n";
+  if (!context.task.why.empty()) out += "// " + comment_text(context.task.why) + "\n";
   const auto list = [&](const std::vector<ir::ValueRef>& values) {
     std::string text;
     for (ir::ValueRef v : values)
