@@ -30,6 +30,7 @@ struct WrongElement {
 struct Comparison {
   std::string output;
   bool ok = true;
+  bool norm_ok = true;       // the whole lies within its bound, whatever single elements do
   int64_t elements = 0;
   int64_t wrong = 0;         // elements outside every allowance
   int64_t unwritten = 0;     // of those, still poisoned

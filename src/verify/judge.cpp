@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "interp/interpreter.h"
+
 namespace stitch::verify {
 
 Judgement combine(std::vector<Comparison> outputs) {
@@ -53,6 +55,24 @@ Judgement Judge::compare_all(const std::vector<ir::Tensor>& got, uint16_t poison
   return combine(std::move(outputs));
 }
 
+// A program may be chaotic on special data: disturbed by no more than rounding, the reference itself then goes wrong in as many elements, only in
+// others each time. Such a set proves nothing against a candidate that is wrong in no more of them and, as a whole, no further from the truth
+// than the reference; small errors everywhere, as of a coarser precision, are never excused by it, nor is any wrong integer.
+// python/stitchcuda/device_checks.py has the same rule; tests/data/chaotic_cases.json holds both to it.
+bool Judge::reference_is_lost(const std::vector<ir::Tensor>& got, const Judgement& j) const {
+  if (references_.size() < 3) return false;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const Comparison& c = j.outputs[i];
+    if (c.ok) continue;
+    if (!ir::is_floating(got[i].type.dtype) || !c.norm_ok || c.unwritten > 0 || c.wrong == 0) return false;
+    int64_t lost = 0;
+    for (const auto& r : references_)
+      lost = std::max(lost, compare(c.output, interp::to_f64_tensor(interp::from_tensor(r.at(i)), c.output), exact_[i], {}, tolerance_, 0).wrong);
+    if (c.wrong > 2 * lost) return false;
+  }
+  return true;
+}
+
 Result<Judgement> Judge::judge(const std::vector<ir::Tensor>& got, uint16_t poison, bool measure_reference) {
   if (measure_reference) STITCH_CHECK_OK(draw_until(2));
   auto j = compare_all(got, poison);
@@ -67,7 +87,14 @@ Result<Judgement> Judge::judge(const std::vector<ir::Tensor>& got, uint16_t pois
     STITCH_CHECK_OK(draw_until(16));
     j = compare_all(got, poison);
   }
-  return j;
+  if (j.ok || !reference_is_lost(got, j)) return j;
+  for (Comparison& c : j.outputs) {
+    c.ok = true;
+    c.forgiven += c.wrong;
+    c.wrong = 0;
+    c.first.reset();
+  }
+  return combine(std::move(j.outputs));
 }
 
 }  // namespace stitch::verify

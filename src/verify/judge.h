@@ -40,6 +40,7 @@ class Judge {
  private:
   Judgement compare_all(const std::vector<ir::Tensor>& got, uint16_t poison) const;
   Status draw_until(int draws);
+  bool reference_is_lost(const std::vector<ir::Tensor>& got, const Judgement&) const;
 
   Oracle& oracle_;
   Tolerance tolerance_;

@@ -1,6 +1,8 @@
 """The device's comparison rule on the cases that decide verdicts (the C++ twin is tested in tests/verify/compare_test.cpp)."""
 
+import json
 import math
+import pathlib
 
 import pytest
 import torch
@@ -117,59 +119,57 @@ def test_kernelbench_rule():
     assert not all_close(got, exact, 1e-4)[0]
 
 
+CHAOTIC = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data/chaotic_cases.json").read_text())
+
+
+def add_one(values, start, count):
+    values.view(-1)[(start + 7919 * torch.arange(count)) % values.numel()] += 1.0
+
+
+def wave(shape):
+    return torch.sin(0.7 * torch.arange(math.prod(shape), dtype=torch.float64) + 0.3).reshape(shape)
+
+
 class Chaotic:
     """A reference whose own draws go wrong in a few elements, others each time."""
 
-    outputs = [{"name": "y", "dtype": "f32"}]
-
-    def __init__(self, exact, lost):
-        self.value, self.lost, self.device = exact, lost, torch.device("cpu")
+    def __init__(self, outputs):
+        self.cases, self.device = outputs, torch.device("cpu")
+        self.outputs = [{"name": f"y{k}", "dtype": "i64" if "exact" in o else "f32"} for k, o in enumerate(outputs)]
 
     def wait(self):
         pass
 
+    def exact(self):
+        return [torch.tensor([o["exact"]]) if "exact" in o else wave(o["shape"]) for o in self.cases]
+
     def approximate(self, inputs, number, roundoff):
-        got = self.value.to(torch.float32).clone()
-        at = torch.randperm(got.numel(), generator=torch.Generator().manual_seed(number))[:self.lost]
-        got.view(-1)[at] += 1.0
-        return [got]
+        draw = self.exact()
+        for o, value in zip(self.cases, draw):
+            if "exact" not in o:
+                add_one(value, 104729 * number, o["lost"])
+        return draw
+
+    def answers(self):
+        got = []
+        for o in self.cases:
+            if "got" in o:
+                got.append(torch.tensor([o["got"]]))
+                continue
+            value = (wave(o["shape"]) * (1 + o.get("scale", 0))).to(torch.float32)
+            add_one(value, 1000003, o["wrong"])
+            value.view(-1).view(torch.uint8)[:4 * o.get("unwritten", 0)] = 0xFF
+            got.append(value)
+        return got
 
 
-@pytest.mark.parametrize("lost,wrong,scale,ok", [
-    (20, 20, 0.0, True),     # wrong where the reference is lost too, though elsewhere
-    (20, 100, 0.0, False),   # far more of them than the reference
-    (0, 5, 0.0, False),      # a reference that is never lost excuses nothing
-    (0, 0, 9e-5, False),     # every element within its bound, the whole not: a coarser precision
-    (20, 0, 9e-5, True),     # the same within twice the error of a lost reference
-    (20, 20, 3e-2, False),
-])
-def test_a_lost_reference_excuses_as_many_elements_and_no_precision(lost, wrong, scale, ok):
+@pytest.mark.parametrize("case", CHAOTIC["cases"], ids=lambda c: c["name"])
+def test_a_lost_reference_excuses_as_many_elements_and_no_precision_nor_integers(case):
     from stitchcuda.device_checks import DeviceChecks
-    _, exact = pair((200, 300))
-    checks = DeviceChecks(Chaotic(exact, lost), {}, None)
-    got = (exact * (1 + scale)).to(torch.float32)
-    got.view(-1)[torch.randperm(got.numel(), generator=torch.Generator().manual_seed(99))[:wrong]] += 1.0
-    results = checks._judge([got], [exact], [], F32, NAN_POISON, 2.0 ** -24, False)
-    assert all(r.ok for r in results) == ok
-
-
-@pytest.mark.parametrize("count,ok", [(3, True), (4, False)])
-def test_a_lost_reference_excuses_floats_beside_right_integers_only(count, ok):
-    from stitchcuda.device_checks import DeviceChecks
-    _, exact = pair((200, 300))
-    calls = torch.tensor([3])
-
-    class Counting(Chaotic):
-        outputs = [*Chaotic.outputs, {"name": "calls", "dtype": "i64"}]
-
-        def approximate(self, *arguments):
-            return [*super().approximate(*arguments), calls]
-
-    checks = DeviceChecks(Counting(exact, 20), {}, None)
-    got = exact.to(torch.float32)
-    got.view(-1)[torch.randperm(got.numel(), generator=torch.Generator().manual_seed(99))[:20]] += 1.0
-    results = checks._judge([got, torch.tensor([count])], [exact, calls], [], F32, NAN_POISON, 2.0 ** -24, False)
-    assert all(r.ok for r in results) == ok
+    reference = Chaotic(case["outputs"])
+    results = DeviceChecks(reference, {}, None)._judge(reference.answers(), reference.exact(), [], tuple(CHAOTIC["tolerance"]), NAN_POISON, 2.0 ** -24, False)
+    assert all(r.ok for r in results) == case["ok"]
+    assert not case["ok"] or all(r.wrong == 0 for r in results)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
