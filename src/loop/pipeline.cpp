@@ -119,14 +119,13 @@ class Run {
   Result<StepResult> build(const StepContext& c) {
     STITCH_TRY(const Json code, parse_json(c.data.at("code"), "the record of the code step"));
     std::vector<std::string> parts;
-    double seconds = 0;
+    const auto started = std::chrono::steady_clock::now();
     if (cuda_wanted()) {
       c.progress("nvcc for sm_90", -1);
       build::CudaProgram p{o_.out, o_.out / "program.so", "sm_90", code.value("link_libs", std::vector<std::string>{})};
       STITCH_TRY(const build::ProgramOutcome r, build::build_cuda(p));
       if (!r.ok) return failed_build(c, r.summary);
       parts.push_back(fmt::format("sm_90 {}", r.cached ? "from the cache" : fmt::format("{:.1f} s", r.seconds)));
-      seconds += r.seconds;
     }
     if (!on_gpu()) {
       c.progress("g++ for the host target", -1);
@@ -134,7 +133,6 @@ class Run {
       STITCH_TRY(const build::ProgramOutcome r, host::build_program(p));
       if (!r.ok) return failed_build(c, r.summary);
       parts.push_back(fmt::format("host {}", r.cached ? "from the cache" : fmt::format("{:.1f} s", r.seconds)));
-      seconds += r.seconds;
       // The same program with fault checks: out-of-bounds accesses, then races and uninitialised shared memory.
       for (const auto& [flavour, name] : kChecked) {
         c.progress(fmt::format("g++ for the fault checks: {}", fs::path(name).filename().string()), -1);
@@ -145,6 +143,7 @@ class Run {
       }
       parts.push_back("two checked host builds");
     }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return StepResult{fmt::format("{}", fmt::join(parts, ", ")), dump(Json{{"seconds", seconds}}, -1), "", ""};
   }
   // The built-in Coder's second road is the generic skill for every task; after that there is nothing left to try.
@@ -164,6 +163,8 @@ class Run {
     STITCH_TRY(verify::Verdict v, verify::verify(*b, o_.out / (on_gpu() ? "program.so" : "program_host.so"), options,
                                                  [&](std::string_view stage, double fraction) { c.progress(std::string(stage), fraction); }));
     v.candidate = "program.cpp, kernels.cu";
+    STITCH_TRY(const Json built, parse_json(c.data.at("build"), "the record of the build step"));
+    v.build_seconds = built.value("seconds", 0.0);
     const std::string text = dump(verify::to_json(v), 1) + "\n";
     STITCH_CHECK_OK(write_file(o_.out / "verdict.json", text));
     if (!(v.valid && v.correct) && c.attempt < 3) return StepResult{"", "", c.attempt == 1 ? "code" : "plan", v.sentence};

@@ -88,8 +88,8 @@ SetResult note_set(const CheckContext& c, const SetItem& item, const SetAnswer& 
       ++tally.low_precision;
       tally.worst_norm = std::max(tally.worst_norm, worst.norm_error);
     }
-    v.precision.max_error = std::max(v.precision.max_error, worst.max_error);
-    v.precision.norm_error = std::max(v.precision.norm_error, worst.norm_error);
+    v.precision.max_error = std::max(v.precision.max_error.value_or(0), worst.max_error);
+    v.precision.norm_error = std::max(v.precision.norm_error.value_or(0), worst.norm_error);
     if (worst.reference_max_error) {
       v.precision.reference_max_error = std::max(v.precision.reference_max_error.value_or(0), *worst.reference_max_error);
       v.precision.reference_norm_error = std::max(v.precision.reference_norm_error.value_or(0), worst.reference_norm_error.value_or(0));
@@ -101,8 +101,8 @@ SetResult note_set(const CheckContext& c, const SetItem& item, const SetAnswer& 
     v.kernelbench->max_abs_difference = std::max(v.kernelbench->max_abs_difference, answer.kernelbench->max_abs_difference);
   }
   note_outputs(tally, item, answer);
-  return {item.name, item.seed, worst.ok, worst.sentence, worst.max_error, worst.norm_error, worst.reference_max_error.value_or(0),
-          worst.reference_norm_error.value_or(0), worst.forgiven};
+  return {item.name, item.seed, worst.ok, worst.sentence, worst.max_error, worst.norm_error, worst.reference_max_error,
+          worst.reference_norm_error, worst.forgiven};
 }
 
 void conclude(const CheckContext& c, const Tally& t, const Evidence& e, Verdict& v) {

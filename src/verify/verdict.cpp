@@ -42,14 +42,18 @@ Json or_null(const std::optional<T>& v) {
   return v ? Json(*v) : Json(nullptr);
 }
 
+// The two measures of an error, or null where it was not computed.
+Json errors(const std::optional<double>& max, const std::optional<double>& norm) {
+  if (!max) return nullptr;
+  return {{"max", number(*max)}, {"norm", number(norm.value_or(0))}};
+}
+
 Json precision_json(const Verdict& v) {
   const auto& p = v.precision;
   Json j = {{"class", p.precision_class}, {"oracle", p.oracle},
             {"tolerance", {{"max", p.tolerance_max}, {"norm", p.tolerance_norm}}},
-            {"error", {{"max", number(p.max_error)}, {"norm", number(p.norm_error)}}},
-            {"reference_error", nullptr}, {"kernelbench", nullptr}};
-  if (p.reference_max_error)
-    j["reference_error"] = {{"max", number(*p.reference_max_error)}, {"norm", number(p.reference_norm_error.value_or(0))}};
+            {"error", errors(p.max_error, p.norm_error)},
+            {"reference_error", errors(p.reference_max_error, p.reference_norm_error)}, {"kernelbench", nullptr}};
   if (v.kernelbench)
     j["kernelbench"] = {{"tolerance", v.kernelbench->tolerance}, {"allclose", v.kernelbench->ok},
                         {"max_abs_difference", number(v.kernelbench->max_abs_difference)}, {"against", v.kernelbench->against}};
@@ -60,8 +64,8 @@ Json sets_json(const Verdict& v) {
   Json list = Json::array();
   for (const auto& s : v.sets)
     list.push_back({{"name", s.name}, {"seed", s.seed ? Json(std::to_string(s.seed)) : Json(nullptr)}, {"ok", s.ok}, {"sentence", s.sentence},
-                    {"error", {{"max", number(s.max_error)}, {"norm", number(s.norm_error)}}},
-                    {"reference_error", {{"max", number(s.reference_max_error)}, {"norm", number(s.reference_norm_error)}}},
+                    {"error", errors(s.max_error, s.norm_error)},
+                    {"reference_error", errors(s.reference_max_error, s.reference_norm_error)},
                     {"forgiven", s.forgiven}});
   return list;
 }
@@ -147,7 +151,7 @@ Json to_json(const Verdict& v) {
   j["profile"] = v.profile.empty() ? Json(nullptr) : Json(v.profile);
   j["bottleneck"] = v.bottleneck.empty() ? Json(nullptr) : Json(v.bottleneck);
   j["feedback"] = v.feedback;
-  j["cost"] = {{"build_seconds", v.build_seconds}, {"verify_seconds", v.verify_seconds},
+  j["cost"] = {{"build_seconds", or_null(v.build_seconds)}, {"verify_seconds", v.verify_seconds},
                {"llm_tokens", v.llm_tokens}, {"llm_money", v.llm_money}};
   if (!v.verify_steps.empty()) j["cost"]["verify_steps"] = v.verify_steps;
   j["sandbox"] = {{"level", v.sandbox}, {"note", v.sandbox_note}};
@@ -166,8 +170,8 @@ std::string to_text(const Verdict& v) {
                                 v.correct ? "yes" : "no", v.sentence);
   for (const auto& g : v.guards)
     if (g.state == GuardState::failed) out += fmt::format("  guard {} failed: {}\n", g.name, g.evidence);
-  if (!v.precision.oracle.empty())
-    out += fmt::format("  error {:.3g} (norm {:.3g}) against the {}, class {}\n", v.precision.max_error, v.precision.norm_error,
+  if (v.precision.max_error)
+    out += fmt::format("  error {:.3g} (norm {:.3g}) against the {}, class {}\n", *v.precision.max_error, v.precision.norm_error.value_or(0),
                        v.precision.oracle, v.precision.precision_class);
   if (v.latency_ms)
     out += fmt::format("  latency {:.4g} ms (p10 {:.4g}, p90 {:.4g})\n", v.latency_ms->median, v.latency_ms->p10, v.latency_ms->p90);

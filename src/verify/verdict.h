@@ -46,14 +46,15 @@ struct SetResult {
   uint64_t seed = 0;     // 0 for a stored case
   bool ok = false;
   std::string sentence;  // "" when ok
-  double max_error = 0, norm_error = 0, reference_max_error = 0, reference_norm_error = 0;
+  double max_error = 0, norm_error = 0;
+  std::optional<double> reference_max_error, reference_norm_error;  // absent where the tolerance settled the matter
   int64_t forgiven = 0;  // elements beyond the tolerance but within the reference's own error
 };
 
 struct PrecisionReport {
   std::string precision_class, oracle;
   double tolerance_max = 0, tolerance_norm = 0;
-  double max_error = 0, norm_error = 0;                        // worst over the ordinary sets
+  std::optional<double> max_error, norm_error;                 // worst over the ordinary sets; absent where none was judged
   std::optional<double> reference_max_error, reference_norm_error;
 };
 
@@ -88,7 +89,8 @@ struct Verdict {
   std::string profile;                     // path, "" when not profiled
   std::string bottleneck;                  // "" when not known
   std::vector<std::string> feedback;       // most important first
-  double build_seconds = 0, verify_seconds = 0;
+  std::optional<double> build_seconds;     // absent where the candidate came built
+  double verify_seconds = 0;
   std::map<std::string, double> verify_steps;  // seconds by step of a verification on a GPU
   int64_t llm_tokens = 0;
   double llm_money = 0;

@@ -71,7 +71,7 @@ void finish(Verdict& v) {
     v.sentence = wrong ? fmt::format("Wrong results. {}", wrong->evidence) : "Too few checks were run to call it correct.";
   } else {
     v.outcome = "ok";
-    v.sentence = fmt::format("Correct on {} input sets, largest error {:.3g} of the local scale.", v.sets.size(), v.precision.max_error);
+    v.sentence = fmt::format("Correct on {} input sets, largest error {:.3g} of the local scale.", v.sets.size(), v.precision.max_error.value_or(0));
   }
 }
 
@@ -121,11 +121,13 @@ Result<CheckContext> make_context(const Run& run, Verdict& v) {
   context.models = infer_models(bundle, context.sample);
   for (size_t i = 0; i < context.models.size(); ++i)
     v.input_models.push_back(fmt::format("{}: {}", bundle.inputs[i].name, context.models[i].text()));
-  context.tolerance = tolerance_of(run.options.precision, bundle.graph, bundle.precision);
+  // PyTorch on a CPU has no TF32, whatever the program's flags, and neither has what the host target emulates of the class.
+  const ir::PrecisionFlags flags = v.target == "cuda" ? bundle.precision : ir::PrecisionFlags{false, false};
+  context.tolerance = tolerance_of(run.options.precision, bundle.graph, flags);
   v.precision.precision_class = hw::name_of(run.options.precision);
   v.precision.tolerance_max = context.tolerance.max;
   v.precision.tolerance_norm = context.tolerance.norm;
-  context.roundoff = roundoff_of(run.options.precision, bundle.graph, bundle.precision);
+  context.roundoff = roundoff_of(run.options.precision, bundle.graph, flags);
   context.special_rounding = summation_error(context.roundoff, longest_sum(bundle.graph));
   return context;
 }
@@ -233,7 +235,7 @@ Status check_candidate(const Run& run, const std::filesystem::path& library, boo
     const bool fall_back = !speed->reference() || (!failure && !begun && run.bundle.has_weights);
     if (fall_back) {
       v.sets.clear();
-      v.precision.max_error = v.precision.norm_error = 0;
+      v.precision.max_error = v.precision.norm_error = v.precision.reference_max_error = v.precision.reference_norm_error = std::nullopt;
       context.own_inputs = false;
       failure = check_with_host_memory(context, spec, speed.get(), v);
     }

@@ -22,7 +22,7 @@ void conclude(const CheckContext& c, const Judgement& j, Verdict& v) {
   settle(v, "weights_used", j.ok ? "" : "With other weights the result is wrong: the program carries its own. " + j.sentence,
          "The program follows other weights than the captured ones.");
   v.sets.push_back({"altered weights", c.seed ^ 0xa17f, j.ok, j.sentence, j.max_error, j.norm_error,
-                    j.reference_max_error.value_or(0), j.reference_norm_error.value_or(0), j.forgiven});
+                    j.reference_max_error, j.reference_norm_error, j.forgiven});
   if (!j.ok) v.correct = false;
 }
 

@@ -29,6 +29,7 @@ def test_example_becomes_a_verified_drop_in(example, tmp_path):
     assert run.returncode == 0, run.stderr[-2000:]
     verdict = json.loads(run.stdout.splitlines()[-1])
     assert verdict["valid"] and verdict["correct"] and verdict["latency_ms"] is None
+    assert verdict["cost"]["build_seconds"] > 0 and "TF32" not in run.stderr and "tf32" not in run.stdout
     assert {g["name"]: g["state"] for g in verdict["guards"]}["stored_cases"] == "passed"
     for name in ("plan.json", "kernels.cu", "program.cpp", "program_host.so", "model_new.py", "verdict.json", "events.jsonl", "report.html"):
         assert (out / name).exists(), name

@@ -108,6 +108,46 @@ TEST(Verify, VerdictFollowsItsSchema) {
   EXPECT_FALSE(validate_json(*schema, broken));
 }
 
+// What nobody computed is null: a zero would read as a measurement.
+TEST(Verify, WhatWasNotComputedIsNull) {
+  const Json right = to_json(verdict_of(test::kHonest));
+  EXPECT_TRUE(right["cost"]["build_seconds"].is_null());  // the candidate came built
+  EXPECT_TRUE(right["precision"]["error"]["max"].is_number() && right["precision"]["reference_error"]["max"].is_number());
+  int measured = 0, settled = 0;
+  for (const Json& set : right["sets"]) ++(set["reference_error"].is_null() ? settled : measured);
+  EXPECT_GE(measured, 1);
+  EXPECT_GE(settled, 4);  // the tolerance alone settled these
+  const Json crashed = to_json(verdict_of("RUN(abort();)"));
+  EXPECT_TRUE(crashed["precision"]["error"].is_null() && crashed["precision"]["reference_error"].is_null());
+  EXPECT_EQ(to_text(verdict_of("RUN(abort();)")).find("error 0"), std::string::npos);
+}
+
+// PyTorch on a CPU computes a convolution in fp32 whatever its flags say, so class default means fp32 on the host target.
+TEST(Verify, ConvolutionsAreHeldToFp32OnTheHost) {
+  const SmallBundle layer(
+      "%2: f32[4,64,1] = view(%0, size=[4,64,1])\n%3: f32[64,1,1] = view(%1, size=[64,1,1])\n"
+      "%4: f32[4,64,1] = convolution(%2, %3, stride=[1], padding=[0], dilation=[1], output_padding=[0], groups=64)\n"
+      "%5: f32[4,64] = view(%4, size=[4,64])\nreturn %5 {name=\"y\"}\n",
+      [](float x, float w) { return x * w; });
+  ASSERT_TRUE(layer.bundle.precision.allow_tf32_conv);
+  const auto coarse = build_candidate(R"(
+    static float shortened(float v) { uint32_t bits; memcpy(&bits, &v, 4); bits &= ~0x1fffu; memcpy(&v, &bits, 4); return v; }
+    RUN(for (int i = 0; i < 256; ++i) y[i] = shortened(x[i]) * shortened(p->w[i % 64]);))");
+  const auto verdict = [&](const std::filesystem::path& library, hw::PrecisionClass precision) {
+    VerifyOptions options;
+    options.target = Target::host;
+    options.precision = precision;
+    auto v = verify(layer.bundle, library, options);
+    EXPECT_TRUE(v) << v.error().message;
+    return v ? *v : Verdict{};
+  };
+  const auto right = verdict(build_candidate(test::kHonest), hw::PrecisionClass::default_flags);
+  EXPECT_EQ(right.exit_code(), 0) << to_text(right);
+  EXPECT_EQ(right.precision.tolerance_max, 1e-4);
+  expect_rejected(verdict(coarse, hw::PrecisionClass::default_flags), "low_precision");
+  EXPECT_EQ(verdict(coarse, hw::PrecisionClass::tf32).exit_code(), 0);
+}
+
 TEST(Verify, PrepackedWeightsAndThreadsPass) {
   const auto v = verdict_of(R"(
     static float packed[64];
