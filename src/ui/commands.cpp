@@ -199,11 +199,11 @@ int show_run(int64_t id) {
   if (!row) return report_error(row.error());
   const auto steps = s->steps(id);
   if (!steps) return report_error(steps.error());
-  fmt::print("run {}: {}\n  input   {}\n  folder  {}\n  started {}\n  status  {}{}\n\n", row->id, row->program, row->input, row->out, when(row->started), row->status,
-             row->reason.empty() ? "" : ": " + row->reason);
+  fmt::print("{}", printable(fmt::format("run {}: {}\n  input   {}\n  folder  {}\n  started {}\n  status  {}{}\n\n", row->id, row->program, row->input, row->out,
+                                         when(row->started), row->status, row->reason.empty() ? "" : ": " + row->reason)));
   Table t({"step", ">attempt", ">seconds", "figures"});
   for (const loop::StepRow& r : *steps) t.add({r.step, std::to_string(r.attempt), fmt::format("{:.2f}", r.seconds), r.data});
-  fmt::print("{}", t.text());
+  fmt::print("{}", printable(t.text()));
   return 0;
 }
 
@@ -217,7 +217,7 @@ int runs_list_command(int limit) {
   Table t({">run", "program", "status", "started", ">seconds", "folder", "reason"});
   for (const loop::RunRow& r : *rows)
     t.add({std::to_string(r.id), r.program, r.status, when(r.started), r.finished > 0 ? fmt::format("{:.1f}", r.finished - r.started) : "", r.out, shortened(r.reason)});
-  fmt::print("{}", t.text());
+  fmt::print("{}", printable(t.text()));
   return 0;
 }
 
@@ -244,7 +244,7 @@ int runs_diff_command(int64_t a, int64_t b) {
       const auto cell = [&](const Json& j) { return j.contains(key) && j.at(key).is_object() ? text_of(j.at(key), "median") : text_of(j, key); };
       t.add({key, cell(*l), cell(*r)});
     }
-  fmt::print("{}", t.text());
+  fmt::print("{}", printable(t.text()));
   return 0;
 }
 
