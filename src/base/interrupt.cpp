@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/guardian.h"
 #include "base/process.h"
 
 namespace stitch {
@@ -64,6 +65,7 @@ void tidy_up(int from) {
     for (const auto& [id, tidy] : r.tidy)
       if (tidy.owner == getpid()) tidy.run();
   }
+  stop_guardian();
   leave(byte);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The one process runner: spawn, feed, poll, limit, kill. No shell is involved. Children get their own process group
-// (and are killed with the parent via PDEATHSIG), so that everything a child started dies with it.
+// that is killed with the parent (base/guardian.h), so that everything a child started dies with it.
 
 #include <sys/types.h>
 

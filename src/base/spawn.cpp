@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "base/guardian.h"
 
 extern char** environ;
 
@@ -174,9 +175,7 @@ int place_descriptors(const ProcessSpec& spec, const Prepared& p, int in, int ou
 }
 
 [[noreturn]] void run_child(const ProcessSpec& spec, const Prepared& p, int in, int out, int err, int report, pid_t parent) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before prctl
+  lead_guarded_group(parent);
   reset_signals();
   if (!spec.working_folder.empty() && chdir(spec.working_folder.c_str()) != 0) child_fail(report, Stage::folder);
   report = place_descriptors(spec, p, in, out, err, report);
@@ -267,6 +266,7 @@ void remember_child(pid_t pid) noexcept {
 }
 
 void forget_child(pid_t pid) noexcept {
+  forget_guarded_group(pid);
   for (auto& slot : detail::g_children) {
     pid_t expected = pid;
     if (slot.compare_exchange_strong(expected, 0)) return;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "base/guardian.h"
 #include "base/interrupt.h"
 #include "base/process.h"
 #include "run/code_snapshot.h"
@@ -56,9 +56,8 @@ void set_limit(int resource, uint64_t value) {
 }
 
 // Between fork and exec: only async-signal-safe calls.
-[[noreturn]] void become(const WorkerSpec& spec, char* const* argv, char* const* env, int socket, int out, int err) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void become(const WorkerSpec& spec, char* const* argv, char* const* env, int socket, int out, int err, pid_t parent) {
+  lead_guarded_group(parent);
   const int null = open("/dev/null", O_RDONLY);
   dup2(null, 0);
   dup2(out, 1);
@@ -168,11 +167,11 @@ Result<std::unique_ptr<Worker>> Worker::start_at(const WorkerSpec& spec, Sandbox
   const int yes = 1;
   setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);
   auto c_argv = pointers(command), c_env = pointers(environment);
-  const pid_t child = fork();
+  const pid_t parent = getpid(), child = fork();
   if (child == 0) {
     // dup2 targets 0..3 may collide with the ends; move them out of the way first.
     const int s = fcntl(pair[1], F_DUPFD, 10), o = fcntl(out[1], F_DUPFD, 10), e = fcntl(err[1], F_DUPFD, 10);
-    become(spec, c_argv.data(), c_env.data(), s, o, e);
+    become(spec, c_argv.data(), c_env.data(), s, o, e, parent);
   }
   close(pair[1]);
   close(out[1]);

@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "base/files.h"
+#include "base/guardian.h"
 #include "base/interrupt.h"
 #include "ui/commands.h"
 
@@ -119,7 +120,9 @@ void add_rest(CLI::App& app, Command& chosen) {
 
 }  // namespace
 
-int main_entry(int argc, char** argv) {
+namespace {
+
+int parse_and_run(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a write beyond the user's file size limit fails instead, and the message names the file
   CLI::App app{"stitchcuda: a PyTorch program in, a verified and faster CUDA program out"};
@@ -158,6 +161,15 @@ int main_entry(int argc, char** argv) {
   } catch (const std::exception& e) {
     return print_error(fmt::format("Internal error ({}); please report it with the command you ran.", e.what())), 5;
   }
+}
+
+}  // namespace
+
+int main_entry(int argc, char** argv) {
+  start_guardian(argv);
+  const int code = parse_and_run(argc, argv);
+  stop_guardian();
+  return code;
 }
 
 }  // namespace stitch::ui

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/guardian.h"
 #include "base/interrupt.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
@@ -74,10 +74,10 @@ Result<std::unique_ptr<ReferenceWorker>> ReferenceWorker::start(const ir::Bundle
     return fail(ErrorKind::environment, "Could not open a pipe to PyTorch: {}.", std::strerror(errno));
   const std::string log = (w->folder_->path() / "log").string(), packages = "PYTHONPATH=" + (source_root() / "python").string();
   const char* argv[] = {"env", packages.c_str(), python.c_str(), "-u", "-m", "stitchcuda.baseline", "--answer-fd", "3", "--fd-socket", "4", nullptr};
+  const pid_t parent = getpid();
   w->child_ = fork();
   if (w->child_ == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    lead_guarded_group(parent);
     const int requests = fcntl(in[0], F_DUPFD, 10), answers = fcntl(out[1], F_DUPFD, 10), descriptors = fcntl(pair[1], F_DUPFD, 10);
     const int errors = open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     dup2(requests, 0);

@@ -1,3 +1,4 @@
+#include "base/guardian.h"
 #include "base/process.h"
 
 #include <fcntl.h>
@@ -262,6 +263,55 @@ TEST(Process, AChildDiesWithItsParent) {
   pollfd closed{fds[0], POLLIN, 0};
   EXPECT_EQ(poll(&closed, 1, 20000), 1) << "the child outlived its parent";
   close(fds[0]);
+}
+
+char* no_arguments[] = {nullptr};
+
+// The parent-death signal reaches the shell, but not what it has started.
+TEST(Process, WhatAChildHasStartedDiesWithAGuardedParent) {
+  for (const char* command : {"sleep 77.125 & echo $! >&9; wait", "(sleep 77.125 & echo $! >&9); exec sleep 77.125", "sleep 77.125 & echo $! >&9"}) {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    const pid_t parent = fork();
+    if (parent == 0) {
+      start_guardian(no_arguments);
+      ProcessSpec spec;
+      spec.argv = {"sh", "-c", command};
+      spec.inherit_fds = {{fds[1], 9}};
+      (void)run_process(spec);
+      pause();
+    }
+    char text[32] = {};
+    ASSERT_GT(read(fds[0], text, sizeof text - 1), 0);
+    close(fds[1]);  // from here only what was started keeps the pipe open
+    kill(parent, SIGKILL);
+    waitpid(parent, nullptr, 0);
+    pollfd closed{fds[0], POLLIN, 0};
+    EXPECT_EQ(poll(&closed, 1, 20000), 1) << command << " left something running";
+    close(fds[0]);
+  }
+}
+
+TEST(Process, TheGuardianGoesWithItsOwner) {
+  for (const bool stopped : {false, true}) {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    const pid_t parent = fork();
+    if (parent == 0) {
+      start_guardian(no_arguments);
+      if (stopped) stop_guardian();
+      const bool childless = waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
+      [[maybe_unused]] const ssize_t n = write(fds[1], childless ? "y" : "n", 1);
+      _exit(0);
+    }
+    close(fds[1]);
+    char answer = 0;
+    ASSERT_EQ(read(fds[0], &answer, 1), 1);
+    EXPECT_EQ(answer, stopped ? 'y' : 'n');
+    EXPECT_EQ(read(fds[0], &answer, 1), 0);  // the guardian keeps no descriptor of its owner's
+    close(fds[0]);
+    waitpid(parent, nullptr, 0);
+  }
 }
 
 TEST(Process, ManyAtOnceFromManyThreads) {

@@ -410,7 +410,8 @@ def verdict_of(r):
 def hanging(tmp_path_factory):
     """Tools that never end, so that a run stays in its build or verify step until it is killed, on a machine of any speed."""
     folder = tmp_path_factory.mktemp("hanging")
-    gxx = f'case "$*" in *--version*) exec {shutil.which("g++")} "$@" ;; esac\nsleep 1000\n'
+    gxx = f'case "$*" in *--version*) exec {shutil.which("g++")} "$@" ;; esac\n{folder}/sleep 1000\n'
+    (folder / "sleep").symlink_to(shutil.which("sleep"))  # what the compiler has started can be told apart, too
     worker = "cat <&3 >/dev/null\n"  # like the real one, it ends with the run that holds the other end of its channel
     for name, text in ("g++", gxx), ("stitch_worker", worker):
         (folder / name).write_text("#!/bin/sh\n" + text)
@@ -430,7 +431,7 @@ def processes_that_mention(text):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 60
     while not (result := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -447,8 +448,8 @@ def start_into(cli, args, out, hanging, step):
     p = subprocess.Popen([BINARY, *map(str, args)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     begun = STEPS[STEPS.index(step):]
     wait_until(lambda: p.poll() is not None or any(e["event"] == "step_started" and e["step"] in begun for e in events(out)[known:]))
-    if step in ("build", "verify"):
-        wait_until(lambda: p.poll() is not None or processes_that_mention(hanging))
+    if step in ("build", "verify"):  # for a compiler at work, not one that is asked for its version
+        wait_until(lambda: p.poll() is not None or processes_that_mention(hanging / ("sleep" if step == "build" else "stitch_worker")))
     return p
 
 
