@@ -52,15 +52,23 @@ Status copy_headers(std::vector<SourceFile>& files) {
 
 }  // namespace
 
+Status choose_skills(const ir::Graph& g, plan::Plan& plan, const CoderOptions& options) {
+  for (plan::Task& t : plan.tasks) {
+    if (t.kind == plan::TaskKind::alias) continue;
+    STITCH_TRY(const TaskSource source, write_task({g, t, options.precision, options.generic_only}));
+    t.skill = source.skill;
+    if (t.skill == "generic" && t.nodes.size() > 1) t.why += " No special kernel takes these together: a kernel for each step.";
+  }
+  return {};
+}
+
 Result<Sources> code_builtin(const ir::Graph& g, const plan::Plan& plan, const CoderOptions& options) {
   Sources out;
   std::vector<size_t> scratch;
   for (const plan::Task& t : plan.tasks) {
     scratch.push_back(0);
     if (t.kind == plan::TaskKind::alias) continue;
-    plan::Task task = t;
-    if (options.generic_only) task.kind = plan::TaskKind::generic;
-    STITCH_TRY(TaskSource source, write_task({g, task, options.precision, options.generic_only}));
+    STITCH_TRY(TaskSource source, write_task({g, t, options.precision, options.generic_only}));
     scratch.back() = source.scratch_bytes;
     out.tasks.push_back(std::move(source));
   }

@@ -40,8 +40,12 @@ struct CoderOptions {
   bool generic_only = false;  // write every task with the generic skill: the fallback when a special one fails
 };
 
-// The built-in Coder: a skill per task kind; a node no skill takes goes to the generic generator, so that every valid
-// plan becomes a running program. Deterministic: same plan, same bytes.
+// Writes into the plan which skill will write each task (skill.h), so that the plan says what happens. A task that already names one keeps it.
+// Only writing tells: a skill may find out then that it cannot do the task, and the next one is tried.
+Status choose_skills(const ir::Graph&, plan::Plan&, const CoderOptions&);
+
+// The built-in Coder: each task by the skill that its plan names, else by the first that can; what no other takes goes to the generic generator, so
+// that every valid plan becomes a running program. Deterministic: same plan, same bytes.
 Result<Sources> code_builtin(const ir::Graph&, const plan::Plan&, const CoderOptions&);
 
 // model_new.py for a program folder. `reference_source` is the text of the user's model file ("" when there is none: weights then come

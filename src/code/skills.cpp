@@ -26,8 +26,10 @@ const std::vector<Skill>& skills() {
 
 Result<TaskSource> write_task(const TaskContext& context) {
   std::string refusals;
+  const std::string& wanted = context.task.skill;
   for (const Skill& skill : skills()) {
-    if ((context.generic_only && skill.special) || !skill.takes(context)) continue;
+    if (wanted.empty() ? context.generic_only && skill.special : skill.name != wanted) continue;
+    if (!skill.takes(context)) continue;
     auto source = skill.write(context);
     if (source) {
       source->task = context.task.id;
@@ -36,6 +38,12 @@ Result<TaskSource> write_task(const TaskContext& context) {
     }
     if (source.error().kind != ErrorKind::unsupported) return source;
     refusals += fmt::format("{}: {}\n", skill.name, source.error().message);
+  }
+  if (!wanted.empty()) {
+    std::string names;
+    for (const Skill& s : skills()) names += (names.empty() ? "" : ", ") + std::string(s.name);
+    return tl::make_unexpected(Error{ErrorKind::bad_input, fmt::format("Task {} of the plan asks for the skill \"{}\", which cannot write it; leave \"skill\" out, or name another of: {}.",
+                                                                       context.task.name, wanted, names), refusals});
   }
   if (context.generic_only) return write_task({context.graph, context.task, context.precision});  // better special than none
   auto error = Error{ErrorKind::unsupported, fmt::format("No skill can write task {}; this op or dtype has no code yet.", context.task.name), refusals};

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,6 +42,14 @@ double bytes_needed(const ir::Graph& g, ir::ValueRef v, const std::vector<int32_
   return needed;
 }
 
+// 1234567 -> "1.23 M": three digits and the unit's prefix.
+std::string scaled(double v) {
+  static const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t p = 0;
+  for (; v >= 999.5 && p + 1 < std::size(prefixes); ++p) v /= 1000;
+  return fmt::format("{:.3g} {}", v, prefixes[p]);
+}
+
 bool is_leaf(const ir::Node& n) { return n.op_name() == "input" || n.op_name() == "weight"; }
 
 // 3x3 stride-1 convolutions may use Winograd; see work.cpp.
@@ -57,16 +67,17 @@ Floor floor_of(const ir::Graph& g, const std::vector<int32_t>& nodes, const Devi
   const std::unordered_set<int32_t> inside(nodes.begin(), nodes.end());
   std::unordered_map<ir::ValueRef, std::vector<int32_t>> external;
   Floor f;
-  double matrix_seconds = 0, vector_flops = 0, specials = 0;
   for (int32_t id : nodes) {
     const ir::Node& n = g.nodes[static_cast<size_t>(id)];
     for (const ir::ValueRef& v : ir::operands(n))
       if (!inside.count(v.node) || is_leaf(g.at(v))) external[v].push_back(id);
     const Work w = work_of(g, n);
     f.flops += w.matrix_flops + w.vector_flops;
-    matrix_seconds += w.matrix_flops * winograd_discount(g, n) / matrix_peak(w, d, c, n.type().dtype);
-    vector_flops += w.vector_flops;
-    specials += w.special_ops;
+    f.matrix_flops += w.matrix_flops;
+    f.winograd = f.winograd || winograd_discount(g, n) < 1;
+    f.matrix_seconds += w.matrix_flops * winograd_discount(g, n) / matrix_peak(w, d, c, n.type().dtype);
+    f.vector_flops += w.vector_flops;
+    f.special_ops += w.special_ops;
   }
   for (const auto& [value, readers] : external) f.bytes += bytes_needed(g, value, readers);
   // Values read outside the group must be written: by later nodes or as program outputs.
@@ -80,10 +91,23 @@ Floor floor_of(const ir::Graph& g, const std::vector<int32_t>& nodes, const Devi
   for (const ir::ValueRef& v : written)
     if (!is_leaf(g.at(v))) f.bytes += static_cast<double>(ir::bytes_of(g.type_of(v)));
   f.memory_seconds = f.bytes / d.dram_bytes_per_s;
-  f.compute_seconds = std::max({matrix_seconds, vector_flops / d.fp32_flops, specials / d.special_per_s});
+  f.vector_seconds = f.vector_flops / d.fp32_flops;
+  f.special_seconds = f.special_ops / d.special_per_s;
+  f.compute_seconds = std::max({f.matrix_seconds, f.vector_seconds, f.special_seconds});
   f.seconds = std::max(f.memory_seconds, f.compute_seconds);
   f.bound = f.compute_seconds > f.memory_seconds ? "compute" : "memory";
   return f;
+}
+
+std::string explain(const Floor& f, const Device& d) {
+  std::string out = fmt::format("Largest of: {}B read and written / {}B/s = {:.3g} us", scaled(f.bytes), scaled(d.dram_bytes_per_s), f.memory_seconds * 1e6);
+  const auto add = [&](double work, double seconds, std::string_view unit, std::string_view kind) {
+    if (work > 0) out += fmt::format("; {}{} {} / {}{}/s = {:.3g} us", scaled(work), unit, kind, scaled(work / seconds), unit, seconds * 1e6);
+  };
+  add(f.matrix_flops, f.matrix_seconds, "flop", f.winograd ? "of products, 3x3 convolutions by Winograd," : "of products");
+  add(f.vector_flops, f.vector_seconds, "flop", "elementwise");
+  add(f.special_ops, f.special_seconds, "op", "of special functions");
+  return out + ".";
 }
 
 }  // namespace stitch::hw

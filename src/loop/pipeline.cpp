@@ -96,11 +96,23 @@ class Run {
     STITCH_TRY(const ir::Bundle* b, bundle());
     STITCH_TRY(const hw::Device device, hw::find_device(o_.device));
     plan::PlanOptions options{device, o_.precision};
-    options.fuse = c.attempt == 1;  // a second attempt takes the plain road: one node, one task
-    STITCH_TRY(planned_, plan_program(*b, options, o_.out));
+    options.fuse = c.attempt < kLastAttempt;
+    STITCH_TRY(planned_, plan_program(*b, options, coder_options(c.attempt), o_.out));
     const plan::Plan& p = planned_->plan;
-    return StepResult{fmt::format("{} tasks for {}, roofline floor {:.1f} us", p.tasks.size(), p.device, p.floor_us),
-                      dump(Json{{"tasks", p.tasks.size()}, {"floor_us", p.floor_us}}, -1), "", ""};
+    return StepResult{fmt::format("{} tasks for {}, roofline floor {:.3g} us", p.tasks.size(), p.device, p.floor_us),
+                      dump(Json{{"tasks", p.tasks.size()}, {"floor_us", p.floor_us}, {"attempt", c.attempt}}, -1), "", ""};
+  }
+  // A second attempt leaves out the special skills, a third takes the plainest road: one node, one task.
+  static constexpr int kLastAttempt = 3;
+  static Result<int> attempt_of(const StepContext& c) {
+    STITCH_TRY(const Json plan, parse_json(c.data.at("plan"), "the record of the plan step"));
+    return plan.value("attempt", 1);
+  }
+  code::CoderOptions coder_options(int attempt) const {
+    code::CoderOptions options;
+    options.precision = o_.precision;
+    options.generic_only = attempt > 1;
+    return options;
   }
 
   Result<StepResult> code(const StepContext& c) {
@@ -108,10 +120,8 @@ class Run {
     if (!planned_) {  // a resumed run
       STITCH_TRY(planned_, load_plan(*b, o_.out));
     }
-    code::CoderOptions options;
-    options.precision = o_.precision;
-    options.generic_only = c.attempt > 1;
-    STITCH_TRY(const Written w, write_program(*b, *planned_, options, o_.out));
+    STITCH_TRY(const int attempt, attempt_of(c));
+    STITCH_TRY(const Written w, write_program(*b, *planned_, coder_options(attempt), o_.out));
     return StepResult{fmt::format("kernels.cu and program.cpp, {} lines, workspace {} bytes", w.lines, w.workspace_bytes),
                       dump(Json{{"lines", w.lines}, {"link_libs", w.link_libs}}, -1), "", ""};
   }
@@ -148,8 +158,9 @@ class Run {
   }
   // The built-in Coder's second road is the generic skill for every task; after that there is nothing left to try.
   static Result<StepResult> failed_build(const StepContext& c, const std::string& summary) {
-    if (c.attempt > 1) return fail(ErrorKind::candidate, "The generated program does not compile: {}", summary);
-    return StepResult{"", "", "code", summary};
+    STITCH_TRY(const int attempt, attempt_of(c));
+    if (attempt > 1) return fail(ErrorKind::candidate, "The generated program does not compile: {}", summary);
+    return StepResult{"", "", "plan", summary};
   }
 
   Result<StepResult> verify(const StepContext& c) {
@@ -167,7 +178,8 @@ class Run {
     v.build_seconds = built.value("seconds", 0.0);
     const std::string text = dump(verify::to_json(v), 1) + "\n";
     STITCH_CHECK_OK(write_file(o_.out / "verdict.json", text));
-    if (!(v.valid && v.correct) && c.attempt < 3) return StepResult{"", "", c.attempt == 1 ? "code" : "plan", v.sentence};
+    STITCH_TRY(const int attempt, attempt_of(c));
+    if (!(v.valid && v.correct) && attempt < kLastAttempt) return StepResult{"", "", "plan", v.sentence};
     return StepResult{v.sentence, dump(Json{{"valid", v.valid}, {"correct", v.correct}}, -1), "", ""};
   }
 

@@ -18,11 +18,12 @@ int count_of(std::string_view text, std::string_view word) {
 
 }  // namespace
 
-Result<Planned> plan_program(const ir::Bundle& bundle, const plan::PlanOptions& options, const fs::path& out) {
+Result<Planned> plan_program(const ir::Bundle& bundle, const plan::PlanOptions& options, const code::CoderOptions& coder, const fs::path& out) {
   Planned p;
   STITCH_TRY(p.graph, plan::prepare(bundle.graph));
   STITCH_TRY(p.plan, plan::plan_builtin(p.graph, bundle.name, options));
   STITCH_CHECK_OK(plan::check(p.graph, p.plan));
+  STITCH_CHECK_OK(code::choose_skills(p.graph, p.plan, coder));
   STITCH_CHECK_OK(write_file(out / "plan.json", dump(plan::to_json(p.graph, p.plan), 1) + "\n"));
   return p;
 }

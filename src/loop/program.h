@@ -19,8 +19,8 @@ struct Planned {
   plan::Plan plan;
 };
 
-// The built-in planner's plan, checked, and written to OUT/plan.json.
-Result<Planned> plan_program(const ir::Bundle&, const plan::PlanOptions&, const std::filesystem::path& out);
+// The built-in planner's plan with the skills that the built-in coder will use, checked, and written to OUT/plan.json.
+Result<Planned> plan_program(const ir::Bundle&, const plan::PlanOptions&, const code::CoderOptions&, const std::filesystem::path& out);
 // The plan that OUT/plan.json holds.
 Result<Planned> load_plan(const ir::Bundle&, const std::filesystem::path& out);
 

@@ -123,7 +123,9 @@ class Absorber {
     const int32_t anchor = groups_[static_cast<size_t>(id)].anchor;
     const std::vector<int32_t>& users = users_[static_cast<size_t>(anchor)];
     if (is_output_[static_cast<size_t>(anchor)] || users.size() != 1 || node(users[0]).op_name() != "permute") return;
-    if (view_permuted_heads(g_, users[0])) move(users[0], id);
+    if (!view_permuted_heads(g_, users[0])) return;
+    groups_[static_cast<size_t>(id)].stop = groups_[static_cast<size_t>(group_of_[static_cast<size_t>(users[0])])].stop;
+    move(users[0], id);
   }
 
   void move(int32_t m, int32_t id) {

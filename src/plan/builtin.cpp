@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,59 +9,13 @@
 #include "plan/names.h"
 #include "plan/plan.h"
 #include "plan/task_io.h"
+#include "plan/why.h"
 
 namespace stitch::plan {
 namespace {
 
 using ir::Graph;
 using ir::ValueRef;
-
-std::string why(const Graph& g, const Task& t) {
-  const auto count = static_cast<int>(t.nodes.size());
-  const auto views = std::count_if(t.nodes.begin(), t.nodes.end(), [&](int32_t m) {
-    const ir::Node& n = g.nodes[static_cast<size_t>(m)];
-    return n.op->cls == ir::OpClass::movement && n.op_name() != "view";
-  });
-  const std::string shape = ir::to_string(g.type_of({t.nodes.back(), 0}));
-  switch (t.kind) {
-    case TaskKind::alias: return "A view of contiguous data: no work, the result shares its operand's storage.";
-    case TaskKind::pointwise:
-      return count == 1 ? fmt::format("One elementwise pass over {}.", shape)
-                        : fmt::format("{} elementwise nodes over {} in one pass: intermediates stay in registers.", count, shape);
-    case TaskKind::row:
-      return fmt::format("Reduction along rows with its elementwise neighbours ({} nodes): each row is read once.", count);
-    case TaskKind::reduction:
-      return fmt::format("Reduction with its elementwise producers and consumers ({} nodes): the full-size intermediates are never stored.", count);
-    case TaskKind::gemm: {
-      const auto fused = std::count_if(t.nodes.begin(), t.nodes.end(), [&](int32_t m) { return g.nodes[static_cast<size_t>(m)].op->cls == ir::OpClass::pointwise; });
-      std::string text = fused == 0 ? "Matrix product" : fmt::format("Matrix product with {} elementwise nodes as its epilogue", fused);
-      return text + (views > 0 ? ", layouts changed on the way." : ".");
-    }
-    case TaskKind::convolution:
-      return count == 1 ? "Convolution." : fmt::format("Convolution with {} elementwise nodes as its epilogue.", count - 1);
-    case TaskKind::attention:
-      return views > 0 ? "Attention without storing the score matrix; operands and result in the layouts of their neighbours."
-                       : "Attention without storing the score matrix.";
-    case TaskKind::recurrent: return "Recurrent layer: input products hoisted out of the time loop.";
-    case TaskKind::generic: return "No fusion partner: computed by itself.";
-  }
-  return "";
-}
-
-std::vector<std::string> skills_for(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::pointwise: return {"pointwise"};
-    case TaskKind::row: return {"row", "generic"};
-    case TaskKind::reduction: return {"reduction", "generic"};
-    case TaskKind::gemm: return {"gemm", "generic"};
-    case TaskKind::convolution: return {"convolution", "generic"};
-    case TaskKind::attention: return {"attention", "generic"};
-    case TaskKind::recurrent: return {"recurrent", "generic"};
-    case TaskKind::generic: return {"generic"};
-    case TaskKind::alias: return {};
-  }
-  return {};
-}
 
 // Relative error against fp64 that a task may show: the unit roundoff of its dtype and class, with room for accumulation.
 double tolerance_for(const Graph& g, const Task& t, hw::PrecisionClass c) {
@@ -81,6 +36,9 @@ double tolerance_for(const Graph& g, const Task& t, hw::PrecisionClass c) {
   return tolerance;
 }
 
+// More would claim a precision that the model of the machine does not have.
+double three_digits(double v) { return std::strtod(fmt::format("{:.3g}", v).c_str(), nullptr); }
+
 std::vector<std::string> risks_of(const Graph& g) {
   std::vector<std::string> risks;
   std::set<std::string> reduced;
@@ -100,21 +58,6 @@ std::vector<std::string> risks_of(const Graph& g) {
 
 }  // namespace
 
-std::string_view name_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::pointwise: return "pointwise";
-    case TaskKind::row: return "row";
-    case TaskKind::reduction: return "reduction";
-    case TaskKind::gemm: return "gemm";
-    case TaskKind::convolution: return "convolution";
-    case TaskKind::attention: return "attention";
-    case TaskKind::recurrent: return "recurrent";
-    case TaskKind::generic: return "generic";
-    case TaskKind::alias: return "alias";
-  }
-  return "generic";
-}
-
 Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const PlanOptions& options) {
   Plan plan;
   plan.program = program_name;
@@ -122,8 +65,10 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
   plan.device = options.device.name;
   plan.precision = options.precision;
   std::vector<int32_t> all;
+  std::vector<std::string> task_of(g.nodes.size());
   const TaskIo io(g);
-  for (const Group& group : partition(g, options.fuse)) {
+  const std::vector<Group> groups = partition(g, options.fuse);
+  for (const Group& group : groups) {
     Task t;
     const size_t index = plan.tasks.size();
     t.id = fmt::format("t{:02}", index);
@@ -131,11 +76,12 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
     t.nodes = group.nodes;
     io.fill(t);
     t.name = fmt::format("{}_{}", t.id, describe_task(g, t.nodes, t.outputs));
-    t.why = why(g, t);
-    t.skills = skills_for(t.kind);
+    t.why = what_is_fused(g, t);
+    for (const int32_t m : t.nodes) task_of[static_cast<size_t>(m)] = t.id;
     if (t.kind != TaskKind::alias) {
       const hw::Floor floor = hw::floor_of(g, t.nodes, options.device, options.precision);
-      t.floor_us = floor.seconds * 1e6;
+      t.floor_us = three_digits(floor.seconds * 1e6);
+      t.floor = hw::explain(floor, options.device);
       t.bottleneck = floor.seconds < options.device.launch_seconds ? "launch" : floor.bound;
     } else {
       t.bottleneck = "none";
@@ -144,7 +90,10 @@ Result<Plan> plan_builtin(const Graph& g, const std::string& program_name, const
     all.insert(all.end(), t.nodes.begin(), t.nodes.end());
     plan.tasks.push_back(std::move(t));
   }
-  plan.floor_us = hw::floor_of(g, all, options.device, options.precision).seconds * 1e6;
+  for (size_t i = 0; i < groups.size(); ++i) plan.tasks[i].why += why_it_stops(g, plan.tasks[i], groups[i].stop, task_of);
+  const hw::Floor whole = hw::floor_of(g, all, options.device, options.precision);
+  plan.floor_us = three_digits(whole.seconds * 1e6);
+  plan.floor = "The whole program as one kernel. " + hw::explain(whole, options.device);
   plan.risks = risks_of(g);
   std::vector<std::string> order;
   for (const Task& t : plan.tasks) order.push_back(t.id);

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "ir/ops.h"
-#include "plan/plan.h"
+#include "plan/kinds.h"
 #include "plan/task_io.h"
 
 namespace stitch::plan {
@@ -20,26 +20,6 @@ bool is_identifier(const std::string& s) {
 }
 
 std::string describe(const Graph& g, int32_t node) { return fmt::format("%{} ({})", node, g.nodes[static_cast<size_t>(node)].op_name()); }
-
-// The op class a kind must contain exactly once; nullptr when the kind has no such rule.
-bool kind_fits(const Graph& g, const Task& t) {
-  const auto count = [&](auto predicate) {
-    return std::count_if(t.nodes.begin(), t.nodes.end(), [&](int32_t m) { return predicate(g.nodes[static_cast<size_t>(m)]); });
-  };
-  const auto of = [&](ir::OpClass c) { return count([c](const ir::Node& n) { return n.op->cls == c; }); };
-  switch (t.kind) {
-    case TaskKind::gemm: return of(ir::OpClass::contraction) == 1;
-    case TaskKind::convolution: return of(ir::OpClass::convolution) == 1;
-    case TaskKind::attention: return of(ir::OpClass::attention) == 1;
-    case TaskKind::recurrent: return of(ir::OpClass::recurrent) == 1;
-    case TaskKind::row: return of(ir::OpClass::reduction) + of(ir::OpClass::row) + of(ir::OpClass::norm) >= 1;
-    case TaskKind::reduction: return of(ir::OpClass::reduction) + of(ir::OpClass::arg_reduction) >= 1;
-    case TaskKind::alias: return count([](const ir::Node& n) { return n.op_name() != "view"; }) == 0;
-    case TaskKind::pointwise:
-    case TaskKind::generic: return true;
-  }
-  return false;
-}
 
 Status check_task(const Graph& g, const Task& t, const std::vector<int>& task_of, size_t index) {
   if (!is_identifier(t.name))

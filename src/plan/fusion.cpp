@@ -43,9 +43,37 @@ TaskKind anchor_kind(const Graph& g, const Node& n) {
     case OpClass::row:
     case OpClass::norm:
       if (row_shape(g, n).inner > 0) return TaskKind::row;
-      return n.op->cls == OpClass::reduction ? TaskKind::reduction : TaskKind::generic;
+      return n.op->cls == OpClass::reduction ? TaskKind::reduction : n.op->cls == OpClass::row ? TaskKind::column : TaskKind::norm;
     case OpClass::arg_reduction: return TaskKind::reduction;
+    case OpClass::pool: return TaskKind::pool;
+    case OpClass::scan: return TaskKind::scan;
+    case OpClass::sort: return TaskKind::sort;
+    case OpClass::index: return TaskKind::scatter;
     default: return TaskKind::generic;
+  }
+}
+
+// Why a kernel of this kind does not compute an operand itself.
+const char* why_operands_are_stored(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::row:
+    case TaskKind::reduction: return "it reads this value in another order than its own elements, or as a parameter";
+    case TaskKind::gemm:
+    case TaskKind::convolution:
+    case TaskKind::attention: return "it reads each element of its operands many times, so they are stored once";
+    case TaskKind::recurrent: return "it reads its operands in every time step, so they are stored once";
+    default: return "it reads its operands several times or out of order, so they are stored once";
+  }
+}
+
+// Why nothing behind a node of this kind could be computed in its kernel.
+const char* why_results_are_stored(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::row: return "it does not keep to whole rows of this result";
+    case TaskKind::reduction: return "it does not work on this result element by element";
+    case TaskKind::gemm:
+    case TaskKind::convolution: return "an epilogue must be its only reader and go element by element";
+    default: return "a kernel of this kind ends with its own result";
   }
 }
 
@@ -93,12 +121,14 @@ class Partition {
     Group fresh;
     fresh.kind = inlinable(node(i)) ? TaskKind::pointwise : anchor_kind(g_, node(i));
     fresh.anchor = inlinable(node(i)) ? -1 : i;
+    fresh.stop = stop_;
     groups_.push_back(fresh);
     put(i, static_cast<int32_t>(groups_.size()) - 1);
   }
 
-  // The consumer group that node i should join, or -1. Groups are tried from the earliest consumer on.
+  // The consumer group that node i should join, or -1 with the reason in stop_. Groups are tried from the earliest consumer on.
   int32_t best_consumer(int32_t i) {
+    stop_ = {-1, fuse_ ? "its result is the program's" : "nothing is fused in this plan"};
     if (!fuse_) return -1;
     std::vector<int32_t> candidates;
     for (int32_t u : users_[static_cast<size_t>(i)])
@@ -107,26 +137,37 @@ class Partition {
     std::stable_sort(candidates.begin(), candidates.end(), [&](int32_t a, int32_t b) {
       return (group(a).kind == TaskKind::row) > (group(b).kind == TaskKind::row);
     });
-    for (int32_t id : candidates)
-      if (may_join(i, id, candidates)) return id;
+    for (size_t k = 0; k < candidates.size(); ++k) {
+      const char* refusal = refusal_of(i, candidates[k], candidates);
+      if (!refusal) return candidates[k];
+      if (k == 0) stop_ = {reader_in(i, candidates[k]), refusal};
+    }
+    return -1;
+  }
+  int32_t reader_in(int32_t i, int32_t id) const {
+    for (int32_t u : users_[static_cast<size_t>(i)])
+      if (group_of(u) == id) return u;
     return -1;
   }
 
-  bool may_join(int32_t i, int32_t id, const std::vector<int32_t>& consumer_groups) {
+  // Why node i cannot join this group of its consumers, as half a sentence about their task; null if it can.
+  const char* refusal_of(int32_t i, int32_t id, const std::vector<int32_t>& consumer_groups) {
     const Group& target = group(id);
     const Node& n = node(i);
     const size_t room = concatenates(target) ? kConcatenationFactor : 1;
-    if (n.types.size() > 1 || target.nodes.size() >= room * kMaxNodesPerGroup) return false;
+    if (n.types.size() > 1) return "an operation with several results stores them all";
+    if (target.nodes.size() >= room * kMaxNodesPerGroup) return "its kernel is as long as a readable kernel should be";
     const bool escapes = is_output_[static_cast<size_t>(i)] || consumer_groups.size() > 1;
-    if (operand_count(target, i) > room * kMaxOperandsPerGroup) return false;
+    if (operand_count(target, i) > room * kMaxOperandsPerGroup) return "its kernel would read more values than there are registers for";
     if (inlinable(n)) {
-      if (!accepts_prologue(target, i)) return false;
-      if (escapes && !same_iteration_space(target, i)) return false;
-      if (recompute_factor(target, i) > 1 && !cheap_to_recompute(i, target)) return false;
+      if (!accepts_prologue(target, i)) return why_operands_are_stored(target.kind);
+      if (escapes && !same_iteration_space(target, i)) return "others need this result too, and its kernel runs over other elements";
+      if (recompute_factor(target, i) > 1 && !cheap_to_recompute(i, target)) return "its kernel would compute each element of this result more than once";
     } else if (!(joins_by_thread(i, id) && !escapes) && !accepts_anchor(target, i)) {
-      return false;
+      const bool fuses = target.kind == TaskKind::pointwise || target.kind == TaskKind::row || target.kind == TaskKind::reduction;
+      return fuses ? why_results_are_stored(anchor_kind(g_, n)) : why_operands_are_stored(target.kind);
     }
-    return !escapes || !creates_cycle(id, consumer_groups);
+    return escapes && creates_cycle(id, consumer_groups) ? "it also waits for another task that needs this result" : nullptr;
   }
 
   bool concatenates(const Group& target) const {
@@ -407,6 +448,7 @@ class Partition {
   std::vector<int32_t> group_of_;
   std::vector<bool> is_output_;
   std::vector<Group> groups_;
+  Stop stop_;  // of the node that was placed last
 };
 
 // A view by itself is no work: its result is the operand's storage.

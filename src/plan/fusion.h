@@ -3,6 +3,7 @@
 // into the group of its consumers where that saves memory traffic and costs little recomputation.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ir/graph.h"
@@ -10,10 +11,17 @@
 
 namespace stitch::plan {
 
+// Why a group does not go on into the next one.
+struct Stop {
+  int32_t reader = -1;  // the node that would have been next; -1: none
+  std::string reason;   // half a sentence, "" where nothing was tried
+};
+
 struct Group {
   TaskKind kind = TaskKind::generic;
   std::vector<int32_t> nodes;   // ascending
   int32_t anchor = -1;          // the node that decides the kind (product, convolution, first reduction); -1 if pointwise
+  Stop stop;
 };
 
 // A sum, mean or extremum of floats over so few elements that each thread of a pointwise kernel can compute it where it is needed.

@@ -13,15 +13,21 @@
 
 namespace stitch::plan {
 
-// What a task computes; names a family of skills of the Coder.
+// What a task computes. kinds.h has the table of their names and of the nodes they need.
 enum class TaskKind {
   pointwise,    // pointwise and movement nodes of one iteration space, several outputs allowed
   row,          // reductions / softmax / norms over trailing dims with pointwise prologue and epilogue
+  column,       // softmax over other dims
   reduction,    // general reduction (any dims), with pointwise prologue and epilogue
+  norm,         // norms over other than trailing dims
   gemm,         // matmul, linear, addmm, baddbmm with pointwise epilogue
   convolution,  // convolution with pointwise epilogue
   attention,
   recurrent,
+  pool,         // pooling, resampling
+  scan,
+  sort,         // sort, topk
+  scatter,      // writes at indices
   generic,      // one node, plain kernel from the node's definition
   alias,        // no work: view of another value (memory planner resolves it)
 };
@@ -34,10 +40,11 @@ struct Task {
   std::vector<int32_t> nodes;        // graph nodes covered, ascending
   std::vector<ir::ValueRef> inputs;  // values read from outside the task (weights and inputs included)
   std::vector<ir::ValueRef> outputs; // values other tasks or the program read
-  std::string why;                   // why these nodes are fused
-  std::vector<std::string> skills;   // suggestions, best first
+  std::string why;                   // what is fused, and why it stops there
+  std::string skill;                 // who writes it: a name of code::skills(); "" leaves the choice to the Coder
   std::string bottleneck;            // expected: "memory", "compute", "launch"
   double floor_us = 0;
+  std::string floor;                 // how floor_us comes about, with its figures
   double tolerance = 0;              // acceptance: relative error against fp64
 };
 
@@ -55,6 +62,7 @@ struct Plan {
   HostPlan host;
   std::vector<Task> tasks;           // in execution order
   double floor_us = 0;               // whole program: external bytes and all arithmetic, as if one kernel
+  std::string floor;
   std::vector<std::string> risks;
 };
 

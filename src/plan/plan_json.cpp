@@ -5,6 +5,7 @@
 #include "base/json_schema.h"
 #include "base/json_util.h"
 #include "ir/ops.h"
+#include "plan/kinds.h"
 #include "plan/plan.h"
 #include "plan/task_io.h"
 
@@ -34,15 +35,8 @@ Json task_json(const Graph& g, const Task& t) {
   for (ValueRef v : t.outputs) outputs.push_back(value_json(g, v));
   return Json{{"id", t.id},         {"name", t.name},     {"kind", std::string(name_of(t.kind))},
               {"nodes", t.nodes},   {"inputs", inputs},   {"outputs", outputs},
-              {"why", t.why},       {"skills", t.skills}, {"bottleneck", t.bottleneck.empty() ? "none" : t.bottleneck},
-              {"floor_us", t.floor_us}, {"tolerance", t.tolerance}};
-}
-
-Result<TaskKind> kind_from_name(const std::string& name) {
-  for (TaskKind k : {TaskKind::pointwise, TaskKind::row, TaskKind::reduction, TaskKind::gemm, TaskKind::convolution,
-                     TaskKind::attention, TaskKind::recurrent, TaskKind::generic, TaskKind::alias})
-    if (name_of(k) == name) return k;
-  return fail(ErrorKind::bad_input, "\"{}\" is not a task kind.", name);
+              {"why", t.why},       {"skill", t.skill},   {"bottleneck", t.bottleneck.empty() ? "none" : t.bottleneck},
+              {"floor_us", t.floor_us}, {"floor", t.floor}, {"tolerance", t.tolerance}};
 }
 
 // The schema has already fixed the form "%N" or "%N.K".
@@ -67,9 +61,10 @@ Result<Task> task_from_json(const Json& j, const TaskIo& io, size_t node_count) 
     t.nodes.push_back(static_cast<int32_t>(index));
   }
   t.why = j.value("why", "");
-  t.skills = j.value("skills", std::vector<std::string>{});
+  t.skill = j.value("skill", "");
   t.bottleneck = j.value("bottleneck", "none");
   t.floor_us = j.value("floor_us", 0.0);
+  t.floor = j.value("floor", "");
   t.tolerance = j.value("tolerance", 0.0);
   io.fill(t);
   for (const auto& [key, own] : {std::pair{"inputs", &t.inputs}, std::pair{"outputs", &t.outputs}}) {
@@ -105,6 +100,7 @@ Json to_json(const Graph& g, const Plan& plan) {
               {"device", plan.device},
               {"precision", std::string(hw::name_of(plan.precision))},
               {"floor_us", plan.floor_us},
+              {"floor", plan.floor},
               {"host",
                {{"cuda_graph", plan.host.cuda_graph},
                 {"streams", plan.host.streams},
@@ -123,6 +119,7 @@ Result<Plan> from_json(const Graph& g, const Json& j) {
   plan.device = j.at("device").get<std::string>();
   STITCH_TRY(plan.precision, hw::precision_class_from_name(j.at("precision").get<std::string>()));
   plan.floor_us = j.value("floor_us", 0.0);
+  plan.floor = j.value("floor", "");
   plan.risks = j.value("risks", std::vector<std::string>{});
   const Json& host = j.at("host");
   plan.host.cuda_graph = host.at("cuda_graph").get<bool>();

@@ -15,12 +15,22 @@ std::vector<Row*> after(Suite& s, Step previous, Step step) {
   return rows_where(s, [=](const Row& r) { return r.ok(previous) && !r.ok(step); });
 }
 
-Status write_sources(Suite& s, Row& row, bool generic_only) {
-  STITCH_TRY(const ir::Bundle bundle, ir::read_bundle(s.bundle(row)));
-  STITCH_TRY(const loop::Planned planned, loop::load_plan(bundle, s.folder(row)));
+code::CoderOptions coder_options(const Suite& s, bool generic_only) {
   code::CoderOptions options;
   options.precision = s.options.precision;
   options.generic_only = generic_only;
+  return options;
+}
+
+Result<loop::Planned> make_plan(const Suite& s, const Row& row, const ir::Bundle& bundle, bool generic_only) {
+  STITCH_TRY(const hw::Device device, hw::find_device(s.options.device));
+  return loop::plan_program(bundle, {device, s.options.precision}, coder_options(s, generic_only), s.folder(row));
+}
+
+Status write_sources(Suite& s, Row& row, bool generic_only) {
+  STITCH_TRY(const ir::Bundle bundle, ir::read_bundle(s.bundle(row)));
+  STITCH_TRY(const loop::Planned planned, generic_only ? make_plan(s, row, bundle, true) : loop::load_plan(bundle, s.folder(row)));
+  const code::CoderOptions options = coder_options(s, generic_only);
   STITCH_TRY(const loop::Written w, loop::write_program(bundle, planned, options, s.folder(row)));
   row.kernels = w.kernels;
   row.lines = static_cast<int64_t>(w.lines);
@@ -61,8 +71,7 @@ Status build_one(Suite& s, Row& row) {
 void plan_all(Suite& s) {
   for_rows(s, Step::plan, s.jobs, after(s, Step::capture, Step::plan), [&](Row& row) -> Status {
     STITCH_TRY(const ir::Bundle bundle, ir::read_bundle(s.bundle(row)));
-    STITCH_TRY(const hw::Device device, hw::find_device(s.options.device));
-    STITCH_TRY(const loop::Planned p, loop::plan_program(bundle, {device, s.options.precision}, s.folder(row)));
+    STITCH_TRY(const loop::Planned p, make_plan(s, row, bundle, false));
     row.tasks = static_cast<int>(p.plan.tasks.size());
     row.nodes = 0;
     for (const plan::Task& t : p.plan.tasks) row.nodes += static_cast<int>(t.nodes.size());

@@ -114,11 +114,11 @@ class Page {
   void tasks() {
     double longest = 0;
     for (const Json& t : member(plan_, "tasks")) longest = std::max(longest, t.value("floor_us", 0.0));
-    add("<h2>Tasks</h2><table><tr><th>task<th>kind<th>why<th>bound<th class=n>floor us<th style=\"width:8rem\"></tr>");
+    add("<h2>Tasks</h2><table><tr><th>task<th>kind<th>skill<th>why<th>bound<th class=n>floor us<th style=\"width:8rem\"></tr>");
     for (const Json& t : member(plan_, "tasks")) {
       const double floor = t.value("floor_us", 0.0);
-      add("<tr><td><code>{}</code><td>{}<td>{}<td>{}<td class=n>{:.2f}<td><div class=bar style=\"width:{:.0f}%\"></div></tr>", text(t, "name"),
-          text(t, "kind"), text(t, "why"), text(t, "bottleneck"), floor, longest > 0 ? 100 * floor / longest : 0);
+      add("<tr><td><code>{}</code><td>{}<td>{}<td>{}<td>{}<td class=n title=\"{}\">{:.3g}<td><div class=bar style=\"width:{:.0f}%\"></div></tr>", text(t, "name"),
+          text(t, "kind"), text(t, "skill"), text(t, "why"), text(t, "bottleneck"), text(t, "floor"), floor, longest > 0 ? 100 * floor / longest : 0);
     }
     add("</table>");
   }

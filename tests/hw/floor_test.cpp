@@ -18,6 +18,8 @@ TEST(Floor, ACopyIsBoundByItsBytes) {
   EXPECT_DOUBLE_EQ(f.bytes, 2.0 * 4 * 1048576);
   EXPECT_DOUBLE_EQ(f.seconds, f.bytes / d.dram_bytes_per_s);
   EXPECT_STREQ(f.bound, "memory");
+  EXPECT_EQ(explain(f, d), fmt::format("Largest of: 8.39 MB read and written / {:.3g} TB/s = {:.3g} us; 1.05 Mflop elementwise / {:.3g} Tflop/s = {:.3g} us.",
+                                       d.dram_bytes_per_s / 1e12, f.bytes / d.dram_bytes_per_s * 1e6, d.fp32_flops / 1e12, 1048576 / d.fp32_flops * 1e6));
 }
 
 TEST(Floor, ALargeProductIsBoundByArithmeticAndRanksPrecisionClasses) {

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/json_full.h"
+#include "base/json_util.h"
+#include "ir/samples.h"
 #include "plan/fusion.h"
+#include "plan/kinds.h"
 #include "plan/names.h"
 #include "plan/prepare.h"
 
@@ -105,7 +109,7 @@ TEST(Plan, SoftmaxOverAMiddleDimIsNotARow) {
 %1: f32[4,8,16] = softmax(%0, dim=1)
 return %1 {name="output0"}
 )"));
-  EXPECT_EQ(kinds(p), std::vector{TaskKind::generic});
+  EXPECT_EQ(kinds(p), std::vector{TaskKind::column});
 }
 
 TEST(Plan, ViewAloneIsAnAlias) {
@@ -135,6 +139,47 @@ TEST(Plan, JsonRoundTripsAndIsCheckedAgainstTheSchema) {
   const auto missing = from_json(g, wrong);
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("is in no task"), std::string::npos) << missing.error().message;
+}
+
+TEST(Plan, KindsOfTheTableAreThoseOfTheSchema) {
+  const auto text = read_file(source_root() / "schemas/plan.schema.json");
+  ASSERT_TRUE(text) << text.error().message;
+  const auto schema = parse_json(*text, "schema");
+  ASSERT_TRUE(schema);
+  std::vector<std::string> names;
+  for (const KindInfo& k : task_kinds()) names.emplace_back(k.name);
+  EXPECT_EQ((*schema)["$defs"]["task"]["properties"]["kind"]["enum"].get<std::vector<std::string>>(), names);
+}
+
+TEST(Plan, EachTaskSaysWhatItFusesAndWhyItStops) {
+  const Plan p = planned(parsed(kBlock));
+  EXPECT_EQ(p.tasks[0].why, "layer_norm f32[2,64,128] over 128 rows of 128. Stops before linear (t01): it reads each element of its operands many times, so they are stored once.");
+  EXPECT_EQ(p.tasks[1].why, "linear f32[2,64,512] with gelu in its epilogue; 1 intermediate (262.1 kB) is never stored."
+                            " Stops before linear (t02): it reads each element of its operands many times, so they are stored once.");
+  EXPECT_EQ(p.tasks[2].why, "linear f32[2,64,128] with add in its epilogue; 1 intermediate (65.5 kB) is never stored. Stops there: its result is the program's.");
+  PlanOptions apart{*hw::find_device("h200")};
+  apart.fuse = false;
+  const auto single = plan_builtin(parsed(kBlock), "test", apart);
+  ASSERT_TRUE(single);
+  EXPECT_EQ(single->tasks[2].why, "gelu over f32[2,64,512] in one pass. Stops there: nothing is fused in this plan.");
+}
+
+// Every op, among others that could be fused with it: no task is left without its own reason and figures.
+TEST(Plan, NoTaskIsWithoutReasonAndFigures) {
+  for (const std::string& sample : ir::test::all_samples()) {
+    const ir::Graph g = parsed(ir::test::program_with(sample).c_str());
+    const auto prepared = prepare(g);
+    ASSERT_TRUE(prepared);
+    const Plan p = planned(*prepared);
+    for (const Task& t : p.tasks) {
+      if (t.kind == TaskKind::alias) continue;
+      EXPECT_NE(t.why.find(word_for(*prepared, prepared->nodes[static_cast<size_t>(t.nodes.back())])), std::string::npos) << sample << ": " << t.why;
+      EXPECT_NE(t.why.find(" Stops "), std::string::npos) << sample << ": " << t.why;
+      EXPECT_EQ(t.floor.find("Largest of: "), 0u) << sample << ": " << t.floor;
+      EXPECT_NE(t.floor.find(fmt::format(" = {:.3g} us", t.floor_us)), std::string::npos) << sample << ": " << t.floor_us << ", " << t.floor;
+      EXPECT_EQ(fmt::format("{}", t.floor_us), fmt::format("{}", std::strtod(fmt::format("{:.3g}", t.floor_us).c_str(), nullptr))) << sample;
+    }
+  }
 }
 
 struct Breach {

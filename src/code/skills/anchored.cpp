@@ -21,6 +21,7 @@ plan::Task part_of(const TaskContext& context, const plan::TaskIo& io, std::vect
   part.name = fmt::format("{}_{}", context.task.name, suffix);
   part.nodes = std::move(nodes);
   part.why.clear();
+  part.skill.clear();
   io.fill(part);
   return part;
 }

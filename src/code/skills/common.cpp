@@ -48,7 +48,11 @@ std::string KernelParams::arguments() const {
 
 std::string task_comment(const TaskContext& context, std::string_view skill) {
   std::string out;
-  if (!context.task.why.empty()) out += "// " + comment_text(context.task.why) + "\n";
+  for (size_t at = 0; at < context.task.why.size();) {  // a sentence a line
+    const size_t end = std::min(context.task.why.find(". ", at), context.task.why.size() - 1) + 1;
+    out += "// " + comment_text(std::string_view(context.task.why).substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
   const auto list = [&](const std::vector<ir::ValueRef>& values) {
     std::string text;
     for (ir::ValueRef v : values)
