@@ -83,5 +83,7 @@ struct ProgramOutcome {
 
 // All sources side by side, then the link. No nvcc: environment error that says how to get it.
 Result<ProgramOutcome> build_cuda(const CudaProgram&);
+// The shell lines that do the same in its folder, with the toolkit of this machine; what it lacks goes by its plain name.
+Result<std::vector<std::string>> by_hand(const CudaProgram&);
 
 }  // namespace stitch::build

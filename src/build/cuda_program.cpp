@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/parallel.h"
+#include "base/process.h"
 #include "build/compiler.h"
 #include "build/toolkit.h"
 
@@ -44,7 +45,7 @@ Result<CompileStep> compile_step(const CudaProgram& p, const CudaToolkit& t, con
     STITCH_TRY(const std::string host_compiler, compiler_identity("g++"));
     s.versions.push_back(host_compiler);
     s.name = fmt::format("{} ({})", source, p.arch);
-    s.argv = {t.nvcc.string(), gencode(p.arch), "-O3", "-std=c++20", "-Xcompiler", "-fPIC,-fvisibility=hidden", "--expt-relaxed-constexpr", "-diag-suppress=177"};
+    s.argv = {t.nvcc.empty() ? "nvcc" : t.nvcc.string(), gencode(p.arch), "-O3", "-std=c++20", "-Xcompiler", "-fPIC,-fvisibility=hidden", "--expt-relaxed-constexpr", "-diag-suppress=177"};
     if (p.line_info) s.argv.push_back("-lineinfo");
     s.argv.push_back("-Iinclude");
   } else {
@@ -56,7 +57,8 @@ Result<CompileStep> compile_step(const CudaProgram& p, const CudaToolkit& t, con
   return s;
 }
 
-Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t) {
+// `for_reader`: a library that this machine lacks is left to the linker's own search.
+Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t, bool for_reader = false) {
   CompileStep s;
   s.name = p.output.filename().string();
   s.working_folder = p.folder;
@@ -70,6 +72,10 @@ Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t) {
   libraries.insert(libraries.begin(), "cudart");
   for (const std::string& name : libraries) {
     const fs::path library = find_library(t, name);
+    if (library.empty() && for_reader) {
+      s.argv.push_back("-l" + name);
+      continue;
+    }
     if (library.empty())
       return fail(ErrorKind::environment, "The CUDA library lib{} cannot be found; run make setup, or set CUDA_HOME to a toolkit that has it.", name);
     // By soname only: the loader finds the one that the process already uses (PyTorch's) or the toolkit's.
@@ -80,13 +86,35 @@ Result<CompileStep> link_step(const CudaProgram& p, const CudaToolkit& t) {
   return s;
 }
 
-}  // namespace
-
-Result<ProgramOutcome> build_cuda(const CudaProgram& given) {
-  CudaProgram p = given;
+CudaProgram absolute(CudaProgram p) {
   std::error_code ec;
   p.folder = fs::absolute(p.folder, ec);  // commands run in it
   p.output = fs::absolute(p.output, ec);
+  return p;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> by_hand(const CudaProgram& given) {
+  const CudaProgram p = absolute(given);
+  const CudaToolkit& t = find_cuda_toolkit();
+  std::vector<std::string> lines{"mkdir -p build"};
+  const auto add = [&](CompileStep step) {
+    for (std::string& a : step.argv)
+      if (a == "{out}") a = step.output.lexically_relative(p.folder).string();
+    lines.push_back(to_command_line(step.argv));
+  };
+  for (const std::string& source : p.sources) {
+    STITCH_TRY(CompileStep step, compile_step(p, t, source));
+    add(std::move(step));
+  }
+  STITCH_TRY(CompileStep link, link_step(p, t, true));
+  add(std::move(link));
+  return lines;
+}
+
+Result<ProgramOutcome> build_cuda(const CudaProgram& given) {
+  const CudaProgram p = absolute(given);
   const CudaToolkit& t = find_cuda_toolkit();
   if (t.nvcc.empty())
     return fail(ErrorKind::environment, "No CUDA compiler (nvcc) was found; run make setup to install it, or use --target host to do without.");

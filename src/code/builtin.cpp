@@ -17,8 +17,7 @@ std::string kernels_file(const plan::Plan& plan, const std::vector<TaskSource>& 
   std::set<std::string> headers{"pointwise.cuh"};
   for (const TaskSource& t : tasks) headers.insert(t.headers.begin(), t.headers.end());
   std::string out = fmt::format(
-      "// {}: all kernels, task by task in execution order. Written by stitchcuda ({} planner, for {}).\n"
-      "// By hand:  nvcc -gencode=arch=compute_90,code=sm_90 -O3 -std=c++20 -Iinclude -c kernels.cu\n",
+      "// {}: all kernels, task by task in execution order. Written by stitchcuda ({} planner, for {}).\n",
       comment_text(plan.program), comment_text(plan.planner), comment_text(plan.device));
   out += "#include \"tasks.h\"\n#include \"stitch/vendor.h\"\n";
   for (const std::string& h : headers) out += fmt::format("#include \"stitch/kernels/{}\"\n", h);
@@ -76,11 +75,9 @@ Result<Sources> code_builtin(const ir::Graph& g, const plan::Plan& plan, const C
   out.workspace_bytes = memory.workspace_bytes;
   out.files.push_back({"kernels.cu", kernels_file(plan, out.tasks)});
   out.files.push_back({"program.cpp", write_program(g, plan, out.tasks, memory, options)});
+  out.link_libs = link_libs_of(out.files.back().text);
   out.files.push_back({"include/tasks.h", write_task_header(g, plan, options.precision)});
   STITCH_CHECK_OK(copy_headers(out.files));
-  const auto any = [&](bool TaskSource::*flag) { return std::any_of(out.tasks.begin(), out.tasks.end(), [&](const TaskSource& s) { return s.*flag; }); };
-  if (any(&TaskSource::uses_cublaslt)) out.link_libs.push_back("cublasLt");
-  if (any(&TaskSource::uses_cudnn)) out.link_libs.push_back("cudnn");
   return out;
 }
 

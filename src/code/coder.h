@@ -3,6 +3,7 @@
 // host orchestration) and model_new.py (drop-in PyTorch module).
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -47,6 +48,9 @@ Status choose_skills(const ir::Graph&, plan::Plan&, const CoderOptions&);
 // The built-in Coder: each task by the skill that its plan names, else by the first that can; what no other takes goes to the generic generator, so
 // that every valid plan becomes a running program. Deterministic: same plan, same bytes.
 Result<Sources> code_builtin(const ir::Graph&, const plan::Plan&, const CoderOptions&);
+
+// Libraries that a program.cpp needs at link time: what Sources::link_libs was when it was written.
+std::vector<std::string> link_libs_of(std::string_view program_cpp);
 
 // model_new.py for a program folder. `reference_source` is the text of the user's model file ("" when there is none: weights then come
 // from the bundle); `program_folder` is where program.so will lie, for callers that run the file's text without its path.

@@ -8,8 +8,7 @@
 
 namespace stitch::code {
 
-std::string comment_text(std::string_view text) {
-  constexpr size_t kLongest = 200;
+std::string comment_text(std::string_view text, size_t longest) {
   std::string out;
   for (char c : printable(text)) {
     if (c == '\n' || c == '\t') c = ' ';
@@ -18,8 +17,8 @@ std::string comment_text(std::string_view text) {
     if ((before == '*' && c == '/') || (before == '/' && c == '*') || (before == '?' && c == '?')) out += ' ';
     out += c;
   }
-  if (out.size() <= kLongest) return out;
-  size_t end = kLongest - 3;
+  if (out.size() <= longest) return out;
+  size_t end = longest - 3;
   while (end > 0 && (out[end] & 0xc0) == 0x80) --end;  // not inside a character
   return out.substr(0, end) + "...";
 }

@@ -7,8 +7,8 @@
 
 namespace stitch::code {
 
-// For a // or /* */ comment: one line, no end of comment, no backslash (it would splice the next line), no trigraph, 200 bytes at most.
-std::string comment_text(std::string_view);
+// For a // or /* */ comment: one line, no end of comment, no backslash (it would splice the next line), no trigraph, `longest` bytes at most.
+std::string comment_text(std::string_view, size_t longest = 200);
 // "..." with its quotes, any bytes inside; plain ASCII.
 std::string c_string(std::string_view);
 // "..." with its quotes, for Python. Invalid UTF-8 is replaced.

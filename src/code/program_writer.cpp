@@ -23,6 +23,14 @@ std::pair<const char*, int> dlpack_type(ir::DType d) {
   return {"kDLInt", bits};
 }
 
+// A vendor library that a program may use: the task's flag, the line of program.cpp that includes it, and its name for the linker.
+struct VendorLibrary {
+  bool TaskSource::*flag;
+  const char *define, *name;
+};
+constexpr VendorLibrary kVendorLibraries[] = {{&TaskSource::uses_cublaslt, "#define STITCH_USE_CUBLASLT 1", "cublasLt"},
+                                              {&TaskSource::uses_cudnn, "#define STITCH_USE_CUDNN 1", "cudnn"}};
+
 struct Named {
   std::string name;
   ir::TensorType type;
@@ -128,14 +136,21 @@ std::string write_task_header(const Graph& g, const plan::Plan& plan, hw::Precis
   return out + "\n}  // namespace program\n";
 }
 
+std::vector<std::string> link_libs_of(std::string_view program_cpp) {
+  std::vector<std::string> out;
+  for (const VendorLibrary& l : kVendorLibraries)
+    if (program_cpp.find(fmt::format("\n{}\n", l.define)) != program_cpp.npos) out.emplace_back(l.name);
+  return out;
+}
+
 std::string write_program(const Graph& g, const plan::Plan& plan, const std::vector<TaskSource>& sources, const MemoryPlan& memory, const CoderOptions& options) {
   const auto any = [&](bool TaskSource::*flag) { return std::any_of(sources.begin(), sources.end(), [&](const TaskSource& s) { return s.*flag; }); };
   std::string out = fmt::format(
       "// {}: host side of the program. Written by stitchcuda; the tasks themselves are in kernels.cu.\n"
       "// {} tasks, workspace {} bytes. The candidate ABI is in stitch/abi.h.\n",
       comment_text(plan.program), sources.size(), memory.workspace_bytes);
-  if (any(&TaskSource::uses_cublaslt)) out += "#define STITCH_USE_CUBLASLT 1\n";
-  if (any(&TaskSource::uses_cudnn)) out += "#define STITCH_USE_CUDNN 1\n";
+  for (const VendorLibrary& l : kVendorLibraries)
+    if (any(l.flag)) out += fmt::format("{}\n", l.define);
   out += "#include \"stitch/program.h\"\n#include \"tasks.h\"\n\n#ifdef STITCH_HOST_EMULATOR\n#define STITCH_TARGET_NAME \"host\"\n#else\n#define STITCH_TARGET_NAME \"cuda\"\n#endif\n\nnamespace program {\n\nusing stitch::Failure;\nusing stitch::Vendor;\n\n";
   out += manifest(g, plan, options, memory.workspace_bytes) + "\n";
   out += spec_table("kInputs", leaves(g, g.inputs())) + spec_table("kWeights", leaves(g, g.weights())) + spec_table("kOutputs", outputs(g));

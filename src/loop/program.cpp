@@ -5,7 +5,9 @@
 #include "base/files.h"
 #include "base/json_full.h"
 #include "base/json_util.h"
+#include "code/literals.h"
 #include "plan/prepare.h"
+#include "run/host/build_program.h"
 
 namespace stitch::loop {
 namespace {
@@ -16,7 +18,24 @@ int count_of(std::string_view text, std::string_view word) {
   return n;
 }
 
+// How to build the program, as a comment for the head of kernels.cu.
+Result<std::string> how_to_build(const fs::path& out, const std::vector<std::string>& link_libs) {
+  STITCH_TRY(const auto lines, build::by_hand({out, out / "program.so", "sm_90", link_libs}));
+  std::string text = "// Built in this folder by `stitchcuda build .`, or by hand:\n";
+  for (const std::string& line : lines) text += fmt::format("//   {}\n", code::comment_text(line, 1 << 16));
+  return text + "// For the CPU emulator, which needs its translator:\n//   stitchcuda build . --target host\n";
+}
+
 }  // namespace
+
+Result<build::ProgramOutcome> build_folder(const fs::path& folder, bool cuda) {
+  for (const char* name : {"kernels.cu", "program.cpp", "include"})
+    if (std::error_code ec; !fs::exists(folder / name, ec))
+      return fail(ErrorKind::bad_input, "{} has no {}; give a folder that stitchcuda run has written.", folder.string(), name);
+  if (!cuda) return host::build_program({folder, folder / "program_host.so"});
+  STITCH_TRY(const std::string text, read_file(folder / "program.cpp"));
+  return build::build_cuda({folder, folder / "program.so", "sm_90", code::link_libs_of(text)});
+}
 
 Result<Planned> plan_program(const ir::Bundle& bundle, const plan::PlanOptions& options, const code::CoderOptions& coder, const fs::path& out) {
   Planned p;
@@ -51,9 +70,12 @@ Result<Written> write_program(const ir::Bundle& bundle, const Planned& p, const 
     const int own = count_of(t.kernels, "__global__");
     w.kernels += own ? own : t.uses_cublaslt || t.uses_cudnn ? 0 : 1;
   }
+  STITCH_TRY(const std::string building, how_to_build(out, sources.link_libs));
   for (const code::SourceFile& f : sources.files) {
-    STITCH_CHECK_OK(write_file(out / f.name, f.text));
-    if (f.name == "kernels.cu" || f.name == "program.cpp") w.lines += static_cast<size_t>(std::count(f.text.begin(), f.text.end(), '\n'));
+    std::string text = f.text;
+    if (f.name == "kernels.cu") text.insert(text.find('\n') + 1, building);
+    STITCH_CHECK_OK(write_file(out / f.name, text));
+    if (f.name == "kernels.cu" || f.name == "program.cpp") w.lines += static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   }
   STITCH_CHECK_OK(write_file(out / "model_new.py", model));
   return w;

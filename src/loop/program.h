@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "build/compiler.h"
 #include "code/coder.h"
 #include "ir/bundle.h"
 #include "plan/plan.h"
@@ -31,7 +32,11 @@ struct Written {
   std::map<std::string, int> tasks_by_skill;
   std::vector<std::string> link_libs;
 };
-// The built-in coder's kernels.cu, program.cpp, model_new.py and the headers they need, written to OUT. Replaces those of an earlier program.
+// The built-in coder's kernels.cu (its head says how to build it), program.cpp, model_new.py and the headers they need, written to OUT. Replaces those
+// of an earlier program.
 Result<Written> write_program(const ir::Bundle&, const Planned&, const code::CoderOptions&, const std::filesystem::path& out);
+
+// Builds the sources of a program folder, which someone may have edited: program.so with nvcc, or program_host.so for the CPU emulator.
+Result<build::ProgramOutcome> build_folder(const std::filesystem::path&, bool cuda);
 
 }  // namespace stitch::loop

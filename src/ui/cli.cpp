@@ -71,6 +71,14 @@ void add_verify(CLI::App& app, Command& chosen) {
   c->callback([&chosen, options] { chosen = [options] { return verify_command(*options); }; });
 }
 
+void add_build(CLI::App& app, Command& chosen) {
+  auto options = std::make_shared<BuildArguments>();
+  CLI::App* c = app.add_subcommand("build", "Build the sources of a program folder again, after a change by hand");
+  c->add_option("folder", options->folder, "The folder that stitchcuda run has written")->required();
+  c->add_option("--target", options->target, "cuda, host, or auto: cuda where there is a CUDA compiler")->check(CLI::IsMember({"auto", "host", "cuda"}));
+  c->callback([&chosen, options] { chosen = [options] { return build_command(*options); }; });
+}
+
 void add_suite(CLI::App& app, Command& chosen) {
   auto options = std::make_shared<SuiteArguments>();
   CLI::App* suite = app.add_subcommand("suite", "Many problems in one run");
@@ -132,6 +140,7 @@ int parse_and_run(int argc, char** argv) {
   add_run(app, chosen);
   add_capture(app, chosen);
   add_verify(app, chosen);
+  add_build(app, chosen);
   add_suite(app, chosen);
   add_rest(app, chosen);
   try {

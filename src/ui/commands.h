@@ -44,6 +44,11 @@ struct VerifyArguments {
 };
 int verify_command(const VerifyArguments&);
 
+struct BuildArguments {
+  std::string folder, target = "auto";
+};
+int build_command(const BuildArguments&);
+
 struct SuiteArguments {
   std::string root, problems, step = "build", out, target = "auto", precision = "default", device = "h200";
   std::vector<int> levels;

@@ -1,5 +1,7 @@
 #include "code/skills/common.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "code/literals.h"
@@ -46,6 +48,28 @@ std::string KernelParams::arguments() const {
   return out;
 }
 
+namespace {
+
+// "// From model.py:12, model.py:14; modules layers.0.mlp.up, layers.0.mlp.act": where the task's nodes stand in the PyTorch program.
+std::string origin_comment(const TaskContext& context) {
+  const auto collect = [&](std::string ir::Node::*member) {
+    constexpr size_t kMost = 5;
+    std::vector<std::string> found;
+    for (int32_t n : context.task.nodes) {
+      const std::string& text = context.graph.nodes[static_cast<size_t>(n)].*member;
+      if (!text.empty() && std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+    }
+    const size_t rest = found.size() > kMost ? found.size() - kMost : 0;
+    found.resize(found.size() - rest);
+    return fmt::format("{}{}", fmt::join(found, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
+  };
+  const std::string places = collect(&ir::Node::source), modules = collect(&ir::Node::scope);
+  if (places.empty() && modules.empty()) return "";
+  return fmt::format("// {}\n", comment_text(fmt::format("From {}{}{}.", places, places.empty() || modules.empty() ? "" : "; ", modules.empty() ? "" : "module " + modules), 400));
+}
+
+}  // namespace
+
 std::string task_comment(const TaskContext& context, std::string_view skill) {
   std::string out;
   for (size_t at = 0; at < context.task.why.size();) {  // a sentence a line
@@ -53,6 +77,7 @@ std::string task_comment(const TaskContext& context, std::string_view skill) {
     out += "// " + comment_text(std::string_view(context.task.why).substr(at, end - at)) + "\n";
     at = end + 1;
   }
+  out += origin_comment(context);
   const auto list = [&](const std::vector<ir::ValueRef>& values) {
     std::string text;
     for (ir::ValueRef v : values)
